@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from blue_solvers.about import __version__
+from blue_solvers.commands.arguments import add_command
 from blue_solvers.commands.listed import COMMANDS, FORMER
 from blue_solvers.commands.progress import CLOCK
 from blue_solvers.commands.screen import SCREEN
@@ -86,13 +87,14 @@ def _run(argv: Sequence[str] | None, unwinding: Unwinding) -> int:
     SCREEN.open()
     try:
         args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
+        run = import_module(f"blue_solvers.commands.{args.module}").run
         CLOCK.begin()
         if argv is None:
             gc.freeze()
             gc.enable()
         with warnings.catch_warnings(), unwinding:
             warnings.showwarning = lambda message, *_, **__: SCREEN.tell(f"blue-solvers: {message}")
-            args.run(args)
+            run(args)
             SCREEN.close()
             if args.now:
                 SCREEN.tell(f"blue-solvers: this is now: {args.now}")
@@ -139,14 +141,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"blue-solvers {__version__}")
-    parser.set_defaults(now="")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     asked = next((name for name in argv if name in COMMANDS or name in FORMER), None)
-    if asked in COMMANDS:
-        import_module(f"blue_solvers.commands.{COMMANDS[asked].module}").add_parser(subparsers)
-    elif asked is not None:
-        import_module(f"blue_solvers.commands.{FORMER[asked].module}").add_parser(subparsers, asked)
-        parser.set_defaults(now=FORMER[asked].now)
+    if asked is not None:
+        add_command(subparsers, asked, COMMANDS.get(asked) or FORMER[asked])
     else:
         for name, command in COMMANDS.items():
             subparsers.add_parser(name, help=command.purpose)

@@ -1,1 +1,1 @@
-"""The subcommands of ``blue-solvers``: a module each, with `add_parser` to declare it and `run` to do it."""
+"""The subcommands of ``blue-solvers``: a module each, whose `run` does it; their options are data beside."""

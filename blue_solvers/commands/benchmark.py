@@ -7,12 +7,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from blue_solvers import SOLVERS
 from blue_solvers.benchmarking import benchmark
-from blue_solvers.commands.common import SubParsers, new_parser, plain_number, print_columns, whole_from
+from blue_solvers.commands.common import print_columns
 from blue_solvers.commands.picture import written
 from blue_solvers.commands.progress import progress
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
 from constraint_builders import Problem, gallery
 
@@ -45,35 +44,6 @@ HEADER = (
     "iterations",
     "error",
 )
-
-
-def add_parser(subparsers: SubParsers, name: str = "benchmark") -> None:
-    """Declare the subcommand, which is a former one."""
-    parser = new_parser(
-        subparsers,
-        name,
-        "blue-solvers benchmark --problem pl94 --table noisy.csv --solver two_pass --out times.csv",
-    )
-    parser.add_argument(
-        "--problem",
-        action="append",
-        choices=PROBLEMS,
-        help=f"a problem of the gallery, may be repeated; default, without --table: {', '.join(BY_DEFAULT)}",
-    )
-    parser.add_argument(
-        "--table", metavar="FILE", action="append", type=ReadPath, help="a long table of your own, may be repeated"
-    )
-    parser.add_argument("--solver", action="append", choices=SOLVERS, help="may be repeated; default: all")
-    parser.add_argument("--columns", type=whole_from(1), default=64, help="how many are applied at once; default: 64")
-    parser.add_argument("--timeout", type=plain_number, default=300.0, help="seconds for one pair; default: 300")
-    parser.add_argument(
-        "--resume", metavar="FILE", type=WrittenPath, help="keep figures as they come, and go on where the file ends"
-    )
-    parser.add_argument("--out", metavar="FILE", type=WrittenPath, help="write the figures, such as .csv or .parquet")
-    parser.add_argument(
-        "--plot", metavar="FILE", type=WrittenPath, help="draw seconds to apply over cells; needs the extra 'plots'"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

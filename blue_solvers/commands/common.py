@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from blue_solvers.commands.listed import COMMANDS, FORMER
+from blue_solvers.commands.arguments import ALL
 from blue_solvers.commands.screen import say, tell
-from blue_solvers.commands.strict import add_strict_argument
-from blue_solvers.solver_names import SolverName
 from constraint_builders.printable import printable
 
 if TYPE_CHECKING:  # wrong arguments are said before any of it is loaded
@@ -21,24 +17,8 @@ if TYPE_CHECKING:  # wrong arguments are said before any of it is loaded
     from constraint_builders import Problem
     from constraint_builders.tied_together import TiedTogether
 
-NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-WHOLE = re.compile(r"\d{1,40}", re.ASCII)
 LEVEL = 0.95  # confidence level of intervals, unless another is asked for
 MOST_REASONS = 5  # of cells that are NaN, said on the screen
-
-SubParsers = argparse._SubParsersAction
-
-
-def new_parser(subparsers: SubParsers, name: str, example: str) -> argparse.ArgumentParser:
-    """Declare a subcommand whose help ends in an example."""
-    purpose = COMMANDS[name].purpose if name in COMMANDS else f"is now: {FORMER[name].now}"
-    return subparsers.add_parser(
-        name,
-        help=purpose,
-        description=f"{purpose[0].upper()}{purpose[1:]}.",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
 
 
 def announce(problem: Problem, solver: str) -> None:
@@ -68,36 +48,6 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def plain_number(text: str) -> float:
-    """A number of 0 or more in plain digits, from an argument."""
-    if not NUMBER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"must be a number: got {text}")
-    return float(text)
-
-
-def coverage(text: str) -> float:
-    """A probability of 0.5 or more and below 1, from an argument."""
-    level = float(text) if NUMBER.fullmatch(text) else math.nan
-    if not 0 < level < 1:
-        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
-    if level < 0.5:
-        raise argparse.ArgumentTypeError(
-            f"must be how often intervals hold, 0.5 or more, {1 - level:g} perhaps: got {text}"
-        )
-    return level
-
-
-def whole_from(least: int) -> Callable[[str], int]:
-    """What reads a whole number that is not below another, from an argument."""
-
-    def read(text: str) -> int:
-        if WHOLE.fullmatch(text) and int(text) >= least:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"must be a whole number of {least} or more: got {text}")
-
-    return read
-
-
 def bounds_header(level: float) -> tuple[str, str]:
     """What the columns of the bounds of intervals are called on the screen."""
     return f"{100 * level:.10g}% from", "to"
@@ -116,58 +66,7 @@ def refuse_options(args: argparse.Namespace, options: Iterable[str], why: str) -
             raise ValueError(f"{option} {why}")
 
 
-ALL = "all"
 CSV_DIGITS = 13  # of a standard error: more than is proved of any estimate, and no traces of rounding
-
-
-def listed_names(text: str) -> list[str]:
-    """Names with commas between them, an argument's type."""
-    return [name.strip() for name in text.split(",")]
-
-
-class _Solvers:
-    """Names of solvers, and of those that somebody enrolled; for others than their own solvers are loaded."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(get_args(SolverName))
-
-    def __contains__(self, name: object) -> bool:
-        if name in get_args(SolverName):
-            return True
-        from blue_solvers.solvers import SOLVERS
-
-        return name in SOLVERS
-
-
-def add_solving_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--fit``, ``--strict`` and ``--solver``."""
-    parser.add_argument(
-        "--fit",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="test whether the measurements fit the noise that they claim, and one another; default: --fit",
-    )
-    add_strict_argument(parser)
-    parser.add_argument("--solver", choices=_Solvers(), default="auto", help="default: auto")
-
-
-def add_digits_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--digits``."""
-    parser.add_argument(
-        "--digits",
-        type=_digits,
-        metavar="N",
-        help=f"round what is written so that standard errors have N significant digits, 2 or 3 to publish, or 'all'; "
-        f"default: {CSV_DIGITS} in .csv, all in .parquet",
-    )
-
-
-def _digits(text: str) -> int | str:
-    if text.strip() == ALL:
-        return ALL
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 17):
-        raise argparse.ArgumentTypeError(f"must be a number of digits from 1 to 17, or {ALL}: got {text}")
-    return int(text)
 
 
 def write_rounded(frame: polars.DataFrame, path: str, digits: int | str | None) -> None:

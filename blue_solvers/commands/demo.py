@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, new_parser, print_columns, whole_from
+from blue_solvers.commands.common import print_columns
 from blue_solvers.commands.screen import say
 from constraint_builders.extras import EXTRA_OF, how_to_install
 
@@ -21,19 +21,7 @@ if TYPE_CHECKING:
     from constraint_builders import Problem
     from constraint_builders.arrays import Float
 
-SEED = 1973
 MOST_WAYS = 2  # tables shown: the detailed one would not fit on a screen
-
-
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
-    parser = new_parser(
-        subparsers,
-        "demo",
-        "blue-solvers demo --seed 7",
-    )
-    parser.add_argument("--seed", type=whole_from(0), default=SEED, help=f"of the noise; default: {SEED}")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns, whole_from
+from blue_solvers.commands.common import plural, print_columns
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.picture import written
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.spine_design.measured_entities import MeasuredEntities, measuring_entities
 from blue_solvers.spine_design.report import SpineReport, compare_spines
@@ -27,7 +27,6 @@ from constraint_builders.geography import (
     on_spine_areas,
     regroup_blocks,
 )
-from constraint_builders.geography.spine_groups import FANOUT_CUTOFF, VARIANTS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,56 +35,6 @@ if TYPE_CHECKING:
 TOTALS = Schema({"person": 1})
 PLAIN, OPTIMISED, OURS = "plain", "optimised", "ours"
 SHOWN = 5
-
-
-def add_parser(subparsers: SubParsers, name: str = "design") -> None:
-    """Declare the subcommand, by its own name or a former one."""
-    parser = new_parser(
-        subparsers,
-        name,
-        "blue-solvers design blocks.csv --entity place --entity school_district --optimise mean --out spine.csv",
-    )
-    parser.add_argument(
-        "blocks", metavar="BLOCKS", type=ReadPath, help="block table, .csv or .csv.gz: a row for each block"
-    )
-    parser.add_argument(
-        "--geoid-column", metavar="COLUMN", default="geoid", help="15-digit block identifiers; default: geoid"
-    )
-    parser.add_argument(
-        "--entity",
-        metavar="COLUMN",
-        action="append",
-        required=True,
-        help="codes of one category of entities, empty where a block lies in none; may be repeated",
-    )
-    parser.add_argument("--aian", metavar="COLUMN", help="AIANNHCE codes: split every geounit by these areas")
-    parser.add_argument("--fanout-cutoff", type=whole_from(1), default=FANOUT_CUTOFF, help=f"default: {FANOUT_CUTOFF}")
-    parser.add_argument("--variant", choices=VARIANTS, default="paper", help="where paper and 2020 code differ")
-    parser.add_argument("--tract-groups", action="store_true", help="add a level of tract groups")
-    parser.add_argument("--loss", default="1", metavar="NUMBER", help="rho or epsilon of everything; default: 1")
-    parser.add_argument("--measure", choices=("zcdp", "pure"), default="zcdp", help="default: zcdp")
-    parser.add_argument(
-        "--share",
-        metavar="GEOLEVEL=SHARE",
-        action="append",
-        help="share of the loss of a geolevel, such as Tract=1/5; may be repeated, they sum to 1; default: equal",
-    )
-    parser.add_argument(
-        "--optimise", choices=("mean", "worst"), help="also find a spine with a low mean, or worst, exact variance"
-    )
-    parser.add_argument(
-        "--measure-entities",
-        metavar="SHARE",
-        help="also ask what measuring every entity itself would give, with this share of the loss, such as 1/10; what "
-        "they cost is taken from all geounits alike",
-    )
-    parser.add_argument(
-        "--out", metavar="FILE", type=WrittenPath, help="write the last spine, .csv: geolevel, geocode, parent, share"
-    )
-    parser.add_argument(
-        "--plot", metavar="FILE", type=WrittenPath, help="draw the entity furthest from the plain spine"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

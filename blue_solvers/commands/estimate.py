@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from blue_solvers.commands.common import (
-    LEVEL,
-    SubParsers,
-    add_digits_argument,
-    add_solving_arguments,
-    coverage,
-    listed_names,
-    new_parser,
-    refuse_options,
-)
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
-from blue_solvers.commands.several_inputs import SEVERAL, add_several_arguments
-from blue_solvers.commands.table_input import OF_TABLES, add_input_arguments
+from blue_solvers.commands.arguments import flags_of
+from blue_solvers.commands.common import refuse_options
+from blue_solvers.commands.several_inputs import SEVERAL
+from blue_solvers.commands.table_input import OF_TABLES
 
-FITS = ("nnls", "max", "sequential", "reweighted", "anchored")  # the keys of METHODS, which is loaded where it is used
-AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.ASCII)
-PREFIXES = ("", "K", "M", "G", "T")
 OF_ONE_FOLDER = ("--totals", "--state-totals", "--memory")
-OF_FOLDERS = ("--settings", "--within", "--variables", "--at", *OF_ONE_FOLDER)
+OF_FOLDERS = (*flags_of("folders"), "--at")
 OF_ONE_TABLE = (
-    "--acs",
-    "--names-to",
-    "--names-sep",
-    "--cells",
-    "--exact",
-    "--write-schema",
-    "--undetermined",
-    "--sheet",
+    "--acs", "--names-to", "--names-sep", "--cells", "--exact", "--write-schema", "--undetermined", "--sheet",
     "--skip-rows",
-)
+)  # fmt: skip
 READ_OF_FILES = dict.fromkeys(OF_TABLES, "its settings say what its columns are") | {
     "--schema": "its schema is in --settings",
     "--undetermined": "its tables are measured whole or not at all",
@@ -48,109 +27,6 @@ NOT_OF_FOLDERS = READ_OF_FILES | {
     "--digits": "its result keeps all digits, give --digits to query",
     "--nonnegative": "its result keeps unbiased estimates, of which any places can be asked; fit a long table instead",
 }
-
-
-def add_parser(subparsers: SubParsers, name: str = "estimate") -> None:
-    """Declare the subcommand, by its own name or a former one."""
-    parser = new_parser(
-        subparsers,
-        name,
-        "blue-solvers estimate noisy.csv --schema schema.toml --out estimates.csv --desired all\n"
-        "  blue-solvers estimate first.csv second.csv --schema first.toml --schema second.toml --out both.csv\n"
-        "  blue-solvers estimate US_Person_PL_PROD US_DHCP_PROD --settings pl94_us_persons --settings dhc_us_persons "
-        "--variables sex,age,hispanic,cenrace --within 044 --desired 'sex * age_40_groups' --out both\n"
-        "  blue-solvers estimate persons.csv units.csv --schema persons.toml --schema units.toml "
-        "--only 'units:relationship=householder' --beside units:h1=vacant --out both.csv",
-    )
-    add_read_arguments(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=WrittenPath,
-        required=True,
-        help="where the estimates go, such as .csv or .parquet; from measurement files a folder, for query",
-    )
-    add_solving_arguments(parser)
-    parser.add_argument(
-        "--level",
-        type=coverage,
-        help=f"confidence level of a long table's intervals; default: {LEVEL}; of a folder query asks",
-    )
-    add_digits_argument(parser)
-    parser.add_argument(
-        "--nonnegative",
-        metavar="METHOD",
-        choices=FITS,
-        help=f"also write non-negative counts that microdata can have, beside the unbiased estimates, in a column "
-        f"'nonnegative', and print how far they moved: {', '.join(FITS)}",
-    )
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        type=WrittenPath,
-        help="draw residuals and their quantiles, table by table, .png, .svg or .pdf; needs the extra 'plots'",
-    )
-    parser.add_argument(
-        "--verbose", action="store_true", help="say of a folder also what became of every table, zero and query"
-    )
-    parser.set_defaults(run=run)
-
-
-def add_read_arguments(parser: argparse.ArgumentParser, first: str = "") -> None:
-    """Declare INPUT, of all kinds that are estimated, and what is said of it; help on it begins with what is first."""
-    add_input_arguments(parser, several=True, first=first)
-    add_several_arguments(parser)
-    parser.add_argument(
-        "--settings",
-        action="append",
-        type=settings_path,
-        help="of a folder of measurement files: a production run of 2020, such as pl94_us_persons, dhc_us_housing for "
-        "households and units together, or a .toml file; given for each folder in turn, or for none: by default the "
-        "folder's settings.toml",
-    )
-    parser.add_argument(
-        "--within",
-        metavar="GEOCODE",
-        action="append",
-        help="read only geounits of the folder whose geocodes begin so, may be repeated",
-    )
-    parser.add_argument(
-        "--totals",
-        metavar="FILE",
-        type=ReadPath,
-        help="totals of geounits of the folder that are known exactly, .csv: columns geocode and total; 044+144 for "
-        "two that are all the children of one",
-    )
-    parser.add_argument(
-        "--state-totals",
-        metavar="WHICH",
-        type=ReadPath,
-        help="populations of states that are known exactly, for a folder of persons: 2020 for those of the Census of "
-        "2020, or a file, .csv: columns state and total; default: none",
-    )
-    parser.add_argument(
-        "--variables",
-        metavar="NAMES",
-        type=listed_names,
-        help="variables of the folder's schema to keep, with commas: tables are summed over the others when read; of "
-        "several folders variables of the finest schema, and of the others those that are recodes of these",
-    )
-    parser.add_argument(
-        "--memory",
-        metavar="BYTES",
-        type=_bytes,
-        help="stream a folder that need not fit in memory, in at most so many bytes beside the program itself, 4e9 or "
-        "4GB for instance; killed and run again it resumes",
-    )
-
-
-def _bytes(text: str) -> float:
-    """A number of bytes, also in kB, MB, GB, GiB and so on, from an argument."""
-    amount = AMOUNT.fullmatch(text.strip())
-    count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else 0.0
-    if not 0 < count < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
-    return count
 
 
 def run(args: argparse.Namespace) -> None:

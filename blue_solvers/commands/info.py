@@ -6,20 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import (
-    SubParsers,
-    new_parser,
-    plural,
-    print_columns,
-    refuse_options,
-    report_undetermined,
-)
+from blue_solvers.commands.common import plural, print_columns, refuse_options, report_undetermined
 from blue_solvers.commands.kinds import RESULT
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
-from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
-from blue_solvers.commands.table_input import OF_TABLES, add_input_arguments, read_input, write_schema
+from blue_solvers.commands.strict import refuse_doubt
+from blue_solvers.commands.table_input import OF_TABLES, read_input, write_schema
 
 if TYPE_CHECKING:
     from constraint_builders import Problem
@@ -31,18 +24,6 @@ ASSUMPTIONS = {  # what it means that one holds, and that it fails
     "A2": ("noise is uncorrelated", "noise is correlated"),
     "A3": ("variances are equal within each table", "variances differ within a table"),
 }
-
-
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
-    parser = new_parser(
-        subparsers,
-        "info",
-        "blue-solvers info noisy.csv --schema schema.toml",
-    )
-    add_input_arguments(parser)
-    add_strict_argument(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

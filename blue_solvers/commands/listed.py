@@ -1,60 +1,36 @@
-"""The subcommands: the module of each, of which no more are loaded than are asked for, and what it is for."""
+"""The subcommands, by `commands.toml`: of their modules no more are loaded than are asked for."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 
 class Command(NamedTuple):
+    """A subcommand; `now` is what is said of a name of an earlier version."""
+
     module: str
-    purpose: str
+    options: Sequence[str]
+    examples: Sequence[str]
+    purpose: str = ""
+    now: str = ""
+    defaults: Mapping[str, Any] = {}
+    required: Sequence[str] = ()
 
 
-class FormerCommand(NamedTuple):
-    module: str
-    now: str
+@cache
+def table(name: str) -> dict[str, Any]:
+    """What a file of data beside this one says."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
 
 
-COMMANDS = {
-    "estimate": Command(
-        "estimate",
-        "make noisy tables consistent: best linear unbiased estimates with standard errors and intervals; of several "
-        "inputs what was measured apart of the same places, together",
-    ),
-    "query": Command(
-        "query",
-        "counts, published tables, shares, differences and ranks of any places, with intervals, from what estimate "
-        "stored",
-    ),
-    "tables": Command(
-        "which_tables",
-        "the published tables that a stored result can answer, and why it cannot answer the others",
-    ),
-    "report": Command(
-        "report_page",
-        "show a result on one page: its fit, its certificate, the largest adjustments, its precision, its figures",
-    ),
-    "simulate": Command(
-        "simulate",
-        "make a noisy release, in the layout of noisy measurement files, from true counts by block",
-    ),
-    "design": Command(
-        "design_spine",
-        "build a geographic spine around off-spine entities, and judge it by exact variances before any noise is drawn",
-    ),
-    "info": Command(
-        "info",
-        "describe noisy tables: sizes, rank, which assumptions hold, which solver auto would take and why",
-    ),
-    "demo": Command(
-        "demo",
-        "measure the admissions to Berkeley of 1973 with noise, estimate them, and compare with the truth",
-    ),
-}
-FORMER = {  # names of earlier versions, which still work for one release, and what is said instead
-    "joint": FormerCommand("estimate", "blue-solvers estimate INPUT INPUT ..."),
-    "table": FormerCommand("query", "blue-solvers query RESULT --table TABLE"),
-    "compare": FormerCommand("query", "blue-solvers query RESULT --table LINE"),
-    "spine": FormerCommand("design_spine", "blue-solvers design BLOCKS, and --geoid is --geoid-column"),
-    "benchmark": FormerCommand("benchmark", "benchmark(problems, solvers) of blue_solvers, in Python"),
+_SAID = table("commands")
+_FORMER: dict[str, dict[str, Any]] = _SAID.pop("former")
+COMMANDS = {name: Command(**own) for name, own in _SAID.items()}
+FORMER = {
+    name: Command(**{**_SAID.get(own.pop("like", ""), {}), "purpose": f"is now: {own['now']}", **own})
+    for name, own in _FORMER.items()
 }

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from blue_solvers.commands.common import plural
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import ReadPath
 from blue_solvers.commands.screen import say
-from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
+from blue_solvers.commands.strict import refuse_doubt
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,14 +20,6 @@ if TYPE_CHECKING:
     from constraint_builders.files.boundaries import Boundaries
 
 MOST_SHOWN = 250  # rows on a screen: the longest table of one place has 209
-
-
-def add_result_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare RESULT and ``--strict``."""
-    parser.add_argument(
-        "result", metavar="RESULT", type=ReadPath, help="folder that estimate made from measurement files"
-    )
-    add_strict_argument(parser)
 
 
 def open_result(folder: str) -> Result:
@@ -59,16 +50,6 @@ def places_in(path: str) -> dict[str, list[str]]:
 
     with reading():
         return read_places(path, lambda remark: say(str(remark)))
-
-
-def add_names_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--place-names``."""
-    parser.add_argument(
-        "--place-names",
-        metavar="FILE",
-        type=ReadPath,
-        help="names of places: a table with GEOIDs and NAME, such as a published one, or a .pl or .dhc segment of 2020",
-    )
 
 
 def names_of(args: argparse.Namespace) -> dict[str, str]:

@@ -6,32 +6,19 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import (
-    SubParsers,
-    add_digits_argument,
-    bounds_header,
-    coverage,
-    new_parser,
-    plural,
-    print_columns,
-    refuse_options,
-    rounded_for,
-)
-from blue_solvers.commands.listed import FORMER
+from blue_solvers.commands.common import bounds_header, plural, print_columns, refuse_options, rounded_for
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.published_places import (
     MOST_SHOWN,
-    add_names_argument,
-    add_result_argument,
     boundaries_of,
     open_result,
     places_in,
     print_proof,
     write_answers,
 )
-from blue_solvers.commands.query_comparisons import add_comparison_arguments, answer_beside, compare
+from blue_solvers.commands.query_comparisons import answer_beside, compare
 from blue_solvers.commands.query_tables import answer_tables
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
 
@@ -44,111 +31,6 @@ if TYPE_CHECKING:
 
 TOTAL, ALL, TOGETHER = "total", "all", ""
 BYTES_A_ROW = 200.0  # of an answer: labels, four numbers, and copies
-
-
-def add_parser(subparsers: SubParsers, name: str = "query") -> None:
-    """Declare the subcommand, by its own name or a former one, whose table or line needs no flag."""
-    parser = new_parser(
-        subparsers,
-        name,
-        "blue-solvers query result --count total --count votingage=adult --geounits 440070001011000 440070001011001\n"
-        "  blue-solvers query result --count total --places places.csv --out places_total.csv\n"
-        "  blue-solvers query result --table all --all --geolevel County --out counties.parquet\n"
-        "  blue-solvers query result --table P12 --geoid 44007000101\n"
-        "  blue-solvers query result --table P1 --table P2 --geolevel tract --geoid 44007 --out tracts.csv --wide\n"
-        "  blue-solvers query result --table P12_003N --over P12_001N --geolevel tract\n"
-        "  blue-solvers query result --table P12_001N --minus --base 44007 --geoid 44001 44003\n"
-        "  blue-solvers query result --table P12_001N --rank --geolevel county --out ranks.csv\n"
-        "  blue-solvers query result --published DECENNIALPL2020.P1-Data.csv",
-    )
-    add_result_argument(parser)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--count",
-        metavar="COUNT",
-        action="append",
-        help="what to count, may be repeated: total, or levels of variables or recodes, as in "
-        "'votingage=adult,hispanic=hispanic' or 'cenrace=black|asian'; default: total",
-    )
-    if name in FORMER:
-        parser.add_argument(
-            "table", metavar="TABLE", nargs="*" if name == "compare" else "+", help="as --table of query"
-        )
-    else:
-        what.add_argument(
-            "--table",
-            metavar="TABLE",
-            action="append",
-            help="a table of the result's variables of which to give every cell, or 'all' that were estimated at the "
-            "level; or a published one such as P12, or a line of it such as P12_003N, in files P0120003, or "
-            "'P12 > Male > Under 5 years', see tables; may be repeated",
-        )
-    _add_place_arguments(parser)
-    add_comparison_arguments(parser, required=name == "compare")
-    parser.add_argument("--level", type=coverage, default=0.95, help="confidence level of the intervals; default: 0.95")
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        type=WrittenPath,
-        help="write the answers, a row for each, .csv, .parquet or .arrow; by default they are shown",
-    )
-    parser.add_argument(
-        "--wide",
-        action="store_true",
-        help="of published tables, a row for each place and columns for lines; with --out",
-    )
-    parser.add_argument(
-        "--whole",
-        action="store_true",
-        help="of published tables, round estimates and cut them and their bounds at 0, as published counts are: biased "
-        "then, and no longer adding up",
-    )
-    add_names_argument(parser)
-    parser.add_argument(
-        "--boundaries",
-        metavar="FILE",
-        type=ReadPath,
-        help="write GeoParquet to --out, with the boundary of every place from a shapefile, a GeoPackage or GeoJSON",
-    )
-    add_digits_argument(parser)
-    parser.set_defaults(run=run, published=name in FORMER)
-
-
-def _add_place_arguments(parser: argparse.ArgumentParser) -> None:
-    units = parser.add_mutually_exclusive_group()
-    units.add_argument(
-        "--geounits",
-        metavar="CODE",
-        nargs="+",
-        action="extend",
-        help="geocodes, or 15-digit GEOIDs of blocks, together",
-    )
-    units.add_argument(
-        "--geounits-file", metavar="FILE", type=ReadPath, help="a file with a geocode on every line, together"
-    )
-    units.add_argument(
-        "--places",
-        metavar="FILE",
-        type=ReadPath,
-        help="many places, on the spine or off it: a table with a row for each block of each place, columns place and "
-        "geocode or geoid; an answer for each place",
-    )
-    units.add_argument("--all", action="store_true", help="every geounit of the level by itself")
-    units.add_argument(
-        "--geoid",
-        metavar="CODE",
-        nargs="+",
-        action="extend",
-        help="GEOIDs of states (2 digits), counties (5), tracts (11), block groups (12) or blocks (15), or US, each by "
-        "itself; pieces that the spine has apart, and blocks of water that were moved in tabulation, are added up as "
-        "published",
-    )
-    parser.add_argument(
-        "--geolevel",
-        metavar="LEVEL",
-        help="of the geounits, by default the lowest; of published tables, or within --geoid, every state, county, "
-        "tract, block_group or block",
-    )
 
 
 def run(args: argparse.Namespace) -> None:

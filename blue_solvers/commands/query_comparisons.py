@@ -21,7 +21,6 @@ from blue_solvers.commands.published_places import (
     write_answers,
 )
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import ReadPath
 from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
@@ -31,30 +30,6 @@ if TYPE_CHECKING:
 
 SAME = ""
 MOST_FAR = 20  # counts, of more than can be shown, that are furthest from what was published
-
-
-def add_comparison_arguments(parser: argparse.ArgumentParser, required: bool) -> None:
-    """Declare what a line is compared with."""
-    how = parser.add_mutually_exclusive_group(required=required)
-    for option, what in (
-        ("--over", "of a line, the ratio to another line, a share where that is the whole"),
-        ("--minus", "of a line, less another line"),
-    ):
-        how.add_argument(
-            option, metavar="LINE", nargs="?", const=SAME, help=f"{what}; with --base the same line by default"
-        )
-    how.add_argument(
-        "--rank", action="store_true", help="of a line, places from the largest down, with the ranks they may have"
-    )
-    how.add_argument(
-        "--published",
-        metavar="FILE",
-        dest="published_file",
-        type=ReadPath,
-        help="of all that both have, or what --table, --geoid and --geolevel say, what was published less the "
-        "estimates: a table with GEOIDs and columns such as P1_003N or P0010003, or a .pl or .dhc segment of 2020",
-    )
-    parser.add_argument("--base", metavar="CODE", help="the place that the other line is of; default: the same place")
 
 
 def compare(args: argparse.Namespace, result: Result) -> None:

@@ -7,64 +7,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, coverage, new_parser, plural, refuse_options
-from blue_solvers.commands.estimate import (
-    OF_FOLDERS,
-    READ_OF_FILES,
-    SEVERAL,
-    add_read_arguments,
-    are_folders,
-)
+from blue_solvers.commands.common import plural, refuse_options
+from blue_solvers.commands.estimate import OF_FOLDERS, READ_OF_FILES, SEVERAL, are_folders
 from blue_solvers.commands.kinds import RESULT, require_file
 from blue_solvers.commands.progress import progress
-from blue_solvers.commands.published_places import add_names_argument, boundaries_of, names_of
+from blue_solvers.commands.published_places import boundaries_of, names_of
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs
+from blue_solvers.commands.read_and_written import WrittenPath, require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.several_inputs import for_each
-from blue_solvers.commands.strict import add_strict_argument, refuse_doubt
+from blue_solvers.commands.strict import refuse_doubt
 from blue_solvers.commands.table_input import OF_TABLES, said_of
 
 if TYPE_CHECKING:
     from blue_solvers.reporting.page_parts import Page
 
-LEVEL = 0.95
 SUFFIXES = (".html", ".htm")
 OF_ESTIMATES = ("--areas", "--rounded", "--cell-key", "--variance", "--sheet", "--skip-rows")  # which no file says
 OF_MEASURED = ("--desired", "--undetermined", "--write-schema", *SEVERAL)
-
-
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
-    parser = new_parser(
-        subparsers,
-        "report",
-        "blue-solvers report estimates.csv --out report.html\n"
-        "  blue-solvers report counts.csv --areas areas.csv --rounded 3 --out report.html",
-    )
-    add_read_arguments(
-        parser, "what estimate wrote, .csv or .parquet, or a folder of it; or all that estimate reads, by its flags: "
-    )
-    parser.add_argument(
-        "--measured",
-        metavar="INPUT",
-        type=ReadPath,
-        help="the noisy tables that a file of estimates was made from, by whomever: it is judged by them; by default "
-        "those that it holds itself",
-    )
-    add_names_argument(parser)
-    parser.add_argument(
-        "--boundaries",
-        metavar="FILE",
-        type=ReadPath,
-        help="draw a map of the places that are listed, from a shapefile, a GeoPackage or GeoJSON",
-    )
-    add_strict_argument(parser)
-    parser.add_argument(
-        "--level", type=coverage, default=LEVEL, help=f"confidence level of intervals; default: {LEVEL}"
-    )
-    parser.add_argument("--out", metavar="FILE", type=WrittenPath, required=True, help="the page, .html")
-    parser.set_defaults(run=run, solver="auto", fit=True, verbose=False)
 
 
 def run(args: argparse.Namespace) -> None:

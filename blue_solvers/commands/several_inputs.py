@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blue_solvers.commands.common import listed_names
+from blue_solvers.commands.arguments import flags_of
 from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
@@ -16,73 +16,7 @@ if TYPE_CHECKING:
     from constraint_builders.description.common_schema import CountedParts
 
 MARKS = ("total", "suppressed")
-SEVERAL = ("--names", "--same", "--only", "--beside", "--own", "--at")
-
-
-def add_several_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is said of several inputs."""
-    several = parser.add_argument_group("of several inputs, which are estimated together")
-    several.add_argument(
-        "--names",
-        metavar="NAMES",
-        type=listed_names,
-        help="what the inputs are called, with commas; default: the names of the files and folders",
-    )
-    several.add_argument(
-        "--same",
-        metavar="VARIABLE=RECODE",
-        action="append",
-        type=_pair,
-        help="that a variable of one input is a variable or recode of the finest schema, which has it by another name "
-        "or with other labels, levels in the same order; may be repeated; known of redistricting and DHC persons; by "
-        "default those of the same name and labels are the same",
-    )
-    several.add_argument(
-        "--only",
-        metavar="NAME:FACTOR=LABELS",
-        action="append",
-        type=_part,
-        help="that an input counts these people alone: households:relgq=0|1 where households are counted by their "
-        "householders, so that both inputs have as many at every place; may be repeated, of factors of one variable "
-        "of the finest schema, which is the first of its variables",
-    )
-    several.add_argument(
-        "--beside",
-        metavar="NAME:FACTOR=LABELS",
-        action="append",
-        type=_part,
-        help="of an input in --only, that these labels of a variable of its own count no people: units:h1=vacant where "
-        "vacant units are counted beside occupied ones",
-    )
-    several.add_argument(
-        "--own",
-        metavar="NAMES",
-        type=listed_names,
-        help="variables of inputs in --only that the finest schema has not, with commas, such as tenure",
-    )
-    several.add_argument(
-        "--at",
-        metavar="NAME",
-        help="of folders: the input at whose geolevels tables are stored, in terms of its variables; default: the one "
-        "with the finest schema",
-    )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, recode = (piece.strip() for piece in text.partition("="))
-    if not (name and recode):
-        raise argparse.ArgumentTypeError(f"must be a variable and what it is, hhgq=hhgq8lev: got {text}")
-    return name, recode
-
-
-def _part(text: str) -> tuple[str, str, list[str]]:
-    name, _, rest = text.partition(":")
-    factor, _, labels = (piece.strip() for piece in rest.partition("="))
-    if not (name.strip() and factor and labels):
-        raise argparse.ArgumentTypeError(
-            f"must be an input, a factor and its labels, households:relgq=0|1: got {text!r}"
-        )
-    return name.strip(), factor, [label.strip() for label in labels.split("|")]
+SEVERAL = flags_of("several")
 
 
 def marks_of(args: argparse.Namespace, names: Sequence[str]) -> list[dict[str, list[Any] | None]]:

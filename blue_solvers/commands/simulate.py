@@ -8,11 +8,11 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, whole_from
+from blue_solvers.commands.common import plural
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, require_outputs, settings_path
+from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
@@ -20,41 +20,6 @@ if TYPE_CHECKING:
 
 SEED_BITS = 64
 LARGEST = 2.0**53  # beyond, not every whole number is a floating-point number
-
-
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
-    parser = new_parser(
-        subparsers,
-        "simulate",
-        "blue-solvers simulate blocks.csv --settings settings.toml --seed 7 --out release",
-    )
-    parser.add_argument(
-        "input",
-        metavar="BLOCKS",
-        type=ReadPath,
-        help="true counts, such as .csv or .parquet: a column geoid, then a column for every cell, named by its "
-        "labels joined by _, or a column for every variable and count",
-    )
-    parser.add_argument(
-        "--settings",
-        type=settings_path,
-        required=True,
-        help="schema, geolevels and budget: a production run of 2020, such as pl94_us_persons, blocks_adult_race for "
-        "blocks by adult and race, or a .toml file",
-    )
-    parser.add_argument(
-        "--out", metavar="FOLDER", type=WrittenPath, required=True, help="where the release goes, made anew"
-    )
-    parser.add_argument("--seed", type=whole_from(0), help="of the noise; by default a fresh one, which is stated")
-    parser.add_argument(
-        "--widths",
-        type=_widths,
-        metavar="LEVEL=N,...",
-        help="how many leading characters of a geoid name its geounit at each geolevel, from the root down; "
-        "0 for a root above all; by default those of the Census Bureau",
-    )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -136,14 +101,6 @@ def _level_widths(given: dict[str, int] | None, geolevels: tuple[str, ...]) -> d
     if unknown:
         raise ValueError(f"geoids do not say which {unknown[0]!r} a block is in: give --widths")
     return {level: known[level] for level in geolevels}
-
-
-def _widths(text: str) -> dict[str, int]:
-    width_of = whole_from(0)
-    try:
-        return {level: width_of(width) for level, width in (part.split("=") for part in text.split(","))}
-    except (ValueError, argparse.ArgumentTypeError):
-        raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
 
 
 def _report(problem: Problem, spine: Spine, stated: Mapping, seed: int, out: str) -> None:

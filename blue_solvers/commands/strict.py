@@ -9,16 +9,6 @@ class DoubtfulError(Exception):
     """All was done that was asked for, and there is doubt about what was measured."""
 
 
-def add_strict_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--strict``."""
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit with 3, once all is done, where measurements do not fit their noise, nothing ties them together, "
-        "nobody tested that, or something was noticed that puts them in doubt",
-    )
-
-
 def refuse_doubt(args: argparse.Namespace, *doubts: str) -> None:
     """End with doubt, if there is some and it is asked about; empty ones are none.
 

@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from blue_solvers.commands.common import desired_of, whole_from
+from blue_solvers.commands.arguments import flags_of
+from blue_solvers.commands.common import desired_of
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath
 from blue_solvers.commands.screen import say
 
 if TYPE_CHECKING:
@@ -20,186 +20,7 @@ if TYPE_CHECKING:
     from constraint_builders.files.survey_frame import Said
     from noise_mechanisms.laws import Law
 
-OF_TABLES = (
-    "--columns", "--names-to", "--names-sep", "--cells", "--suppressed", "--exact", "--total",
-    "--areas", "--acs", "--sdmx", "--sum", "--plus-minus", "--sheet", "--skip-rows",
-    "--rounded", "--cell-key", "--variance", "--write-schema",
-)  # fmt: skip
-
-
-def add_input_arguments(parser: argparse.ArgumentParser, several: bool = False, first: str = "") -> None:
-    """Declare INPUT, or `several` of it, of which help begins with what is `first`, and what is said of it."""
-    parser.add_argument(
-        "inputs" if several else "input",
-        nargs="+" if several else None,
-        metavar="INPUT",
-        type=ReadPath,
-        help=f"{first}noisy tables in CSV, TSV, Parquet, Arrow or Excel: a row for each cell, with columns table, one "
-        "for each variable (a level, * where summed out, a recode's group), value and variance (0 exact, inf not "
-        "measured), or std_error, moe_90, cv_percent; without a column table the labels say what a row counts; wide "
-        "tables with --names-to; for estimate and report also a folder of noisy measurement files, or two or more "
-        "inputs of one kind over the same lowest places, matched by GEOID or by name, of which one's schema refines "
-        "all others'",
-    )
-    parser.add_argument(
-        "--schema",
-        metavar="FILE",
-        action="append" if several else "store",
-        type=ReadPath,
-        help="variables and recodes, .toml; by default inferred and shown"
-        + ("; of several tables given for each in turn, or for none" if several else ""),
-    )
-    parser.add_argument(
-        "--write-schema",
-        metavar="FILE",
-        type=WrittenPath,
-        help="write the schema that was inferred, .toml, to correct it and give as --schema",
-    )
-    parser.add_argument(
-        "--desired",
-        metavar="TABLE",
-        action="append",
-        help="a table to estimate, may be repeated, or 'all'; by default those of the schema file, else those of "
-        "INPUT, of folders by the input at whose geolevels they are stored",
-    )
-    parser.add_argument(
-        "--undetermined",
-        choices=["nan", "error"],
-        help="of a table, what becomes of cells that nothing measured determines: NaN with a note that says why "
-        "(the default), or an error",
-    )
-    add_said_arguments(parser)
-
-
-def add_said_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what is said of a table that it does not say itself."""
-    said = parser.add_argument_group("what a table does not say itself")
-    said.add_argument(
-        "--columns",
-        metavar="NAME=ROLE",
-        action="append",
-        type=_pair,
-        help="what a column is: moe=moe_90, FIPS=geocode, remark=note; may be repeated; of several inputs with the "
-        "name of the input, first:moe=moe_90",
-    )
-    said.add_argument(
-        "--acs",
-        action="store_true",
-        default=None,
-        help="a table of the American Community Survey as data.census.gov gives it: columns, places, margins and marks "
-        "are known; --names-to names its variables",
-    )
-    said.add_argument(
-        "--sdmx",
-        action="store_true",
-        default=None,
-        help="a table of SDMX-CSV, or Eurostat's TSV: dimensions, totals and flags are known; --rounded and the like "
-        "say how precise values are",
-    )
-    said.add_argument(
-        "--names-to",
-        metavar="VARIABLE",
-        action="append",
-        help="of a wide table, one column a cell: the variable of which cells' names are levels; repeated for several",
-    )
-    said.add_argument("--names-sep", metavar="TEXT", help="between the levels of several in a cell's name; default: _")
-    said.add_argument(
-        "--cells",
-        metavar="COLUMN",
-        action="append",
-        help="a column that is a cell, where none says its precision beside it; by default, of rounded tables and "
-        "others whose precision is said below, every column of numbers",
-    )
-    said.add_argument(
-        "--suppressed",
-        metavar="MARK",
-        action="append",
-        help="what stands for a value that was not published: (D), or '' for nothing at all; of several inputs "
-        "with the name of the input, first:(D)",
-    )
-    said.add_argument(
-        "--exact", metavar="MARK", action="append", help="what stands for the precision of a value without error: *****"
-    )
-    said.add_argument(
-        "--total",
-        metavar="MARK",
-        action="append",
-        help="a label that counts everybody, may be repeated: in its column no others do, '*' that in none any other "
-        "does; by default total and the like in many languages, and what may be one is asked about; of several inputs "
-        "with the name of the input, first:T",
-    )
-    said.add_argument(
-        "--areas",
-        metavar="FILE",
-        type=ReadPath,
-        help="areas that may cross: a row for each leaf, a column for each partition, - where it lies in none; rows of "
-        "the tables have columns level and code, or one for each partition, * where it is summed out. A level is the "
-        "column of its name, or whose name it begins, or that has its codes; --columns NAME=LEVEL says which",
-    )
-    said.add_argument(
-        "--sum",
-        metavar="VARIABLE=RECODE",
-        action="append",
-        type=_pair,
-        help="that longer periods in a column are sums of shorter ones: quarter=year where rows have 2020-Q1, 2020K1, "
-        "2020-01 or the like, and 2020",
-    )
-    said.add_argument(
-        "--plus-minus",
-        metavar="ROLE",
-        help="what stands behind ± where values are written 100 ± 2: std_error, moe_90",
-    )
-    said.add_argument(
-        "--sheet",
-        metavar="NAME",
-        action="append",
-        help="of a workbook, the sheet that holds the table; repeated for several, which are read as one table",
-    )
-    said.add_argument(
-        "--skip-rows",
-        metavar="N",
-        type=whole_from(1),
-        help="how many rows stand above the header; default: those that are plainly titles",
-    )
-    law = said.add_mutually_exclusive_group()
-    law.add_argument(
-        "--rounded",
-        metavar="BASE",
-        type=_rounded,
-        help="values were each rounded randomly to multiples of 3, or of another base; nearest:5 for conventional "
-        "rounding. No column need say how precise they are",
-    )
-    law.add_argument(
-        "--cell-key",
-        metavar="FILE",
-        type=ReadPath,
-        help="values were each perturbed by their cell keys: the perturbation table, with columns i, v and p, or pcv, "
-        "ckey and pvalue. No column need say how precise they are",
-    )
-    law.add_argument(
-        "--variance",
-        metavar="VARIANCE",
-        type=_variance,
-        help="of the noise in every value, where no column says it, in squared counts",
-    )
-
-
-def _rounded(text: str) -> tuple[bool, int]:
-    kind, colon, base = text.rpartition(":")
-    whole = base.strip()
-    if (colon and kind.strip() != "nearest") or not whole.isdecimal() or len(whole) > 20 or int(whole) < 2:
-        raise argparse.ArgumentTypeError(f"must be a base, 3, or nearest:5 for conventional rounding: got {text}")
-    return bool(colon), int(base)
-
-
-def _variance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0: got {text}")
-    return value
+OF_TABLES = (*flags_of("said"), "--write-schema")
 
 
 def _law(args: argparse.Namespace) -> Law | None:
@@ -214,13 +35,6 @@ def _law(args: argparse.Namespace) -> Law | None:
         return None
     nearest, base = args.rounded
     return Rounding(base) if nearest else RandomRounding(base)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, _, role = text.rpartition("=")
-    if not (name and role):
-        raise argparse.ArgumentTypeError(f"must be the name of a column and what it is, moe=moe_90: got {text}")
-    return name, role
 
 
 def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:

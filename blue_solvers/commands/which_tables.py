@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from blue_solvers.commands.common import SubParsers, new_parser, plural, print_columns
-from blue_solvers.commands.published_places import add_result_argument, open_result, print_proof
+from blue_solvers.commands.common import plural, print_columns
+from blue_solvers.commands.published_places import open_result, print_proof
 from blue_solvers.commands.screen import say
-
-
-def add_parser(subparsers: SubParsers) -> None:
-    """Declare the subcommand."""
-    parser = new_parser(
-        subparsers,
-        "tables",
-        "blue-solvers tables result",
-    )
-    add_result_argument(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -19,9 +19,7 @@ import pytest
 from blue_solvers import ConvergenceError, blue, examples
 from blue_solvers.cli import main
 from blue_solvers.commands import progress
-from blue_solvers.commands.estimate import FITS
 from blue_solvers.commands.listed import COMMANDS
-from blue_solvers.nonnegative import METHODS
 from constraint_builders import Schema, gallery
 from constraint_builders.files import (
     measurements_frame,
@@ -370,10 +368,6 @@ def test_plot_writes_a_picture(tmp_path: Path, out: str, suffix: str, start: byt
     picture = tmp_path / f"picture{suffix}"
     assert main(["estimate", BERKELEY, "--out", out, "--plot", str(picture)]) == 0
     assert picture.read_bytes().startswith(start)
-
-
-def test_the_fits_that_are_offered_are_those_that_there_are() -> None:
-    assert list(METHODS) == list(FITS)
 
 
 @pytest.mark.parametrize("method", ["nnls", "max", "sequential", "reweighted", "anchored"])

@@ -13,7 +13,7 @@ import pytest
 
 from blue_solvers import examples
 from blue_solvers.cli import main
-from blue_solvers.commands.estimate import _bytes
+from blue_solvers.commands.arguments import number_of_bytes
 from tests.helpers.every import every
 from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import settings_of, simulate
@@ -90,10 +90,10 @@ def test_parameters_of_the_library_are_flags_here(here: Path, tmp_path: Path, ca
 
 @every(("text", "count"), [("4e9", 4e9), ("4GB", 4e9), ("500 MB", 5e8), ("2GiB", 2**31), ("1.5k", 1500), ("100", 100)])
 def test_memory_is_given_in_any_unit(text: str, count: float) -> None:
-    assert _bytes(text) == count
+    assert number_of_bytes(text) == count
 
 
 @every("text", ["", "much", "-4e9", "0", "nan", "inf", "1e999", "4 apples", "GB"])
 def test_what_is_no_number_of_bytes_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="must be a number of bytes, 4e9 for instance"):
-        _bytes(text)
+        number_of_bytes(text)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from blue_solvers.cli import COMMANDS, _parser, main
-from blue_solvers.commands import several_inputs, table_input
-from blue_solvers.commands.common import listed_names
+from blue_solvers.commands.arguments import column_and_role, counted_part, listed_names, variable_and_recode
 from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
 from tests.helpers.command_inputs import good_inputs
 from tests.helpers.effort import lengths
@@ -57,8 +56,8 @@ RUNS = {  # where a number may stand
     "benchmark --table table.csv --solver dense --columns 1 --timeout=N": "timeout",
     "demo --seed=N": "seed",
 }
-TEXTS = (ReadPath, WrittenPath, settings_path, listed_names, table_input._pair, several_inputs._pair)
-TEXTS += (several_inputs._part, str, None)
+TEXTS = (ReadPath, WrittenPath, settings_path, listed_names, column_and_role, variable_and_recode)
+TEXTS += (counted_part, str, None)
 
 
 @pytest.fixture(scope="module")

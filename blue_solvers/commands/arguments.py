@@ -1,0 +1,208 @@
+"""Parsers of the subcommands by the tables of their options, and what texts of arguments are read as."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, get_args
+
+from blue_solvers.commands.listed import Command, table
+from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
+from blue_solvers.solver_names import SolverName
+
+NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+WHOLE = re.compile(r"\d{1,40}", re.ASCII)
+AMOUNT = re.compile(r"(\d+\.?\d*(?:[eE]\+?\d{1,2})?)\s*([kKMGT]?)(i?)[bB]?", re.ASCII)
+PREFIXES = ("", "K", "M", "G", "T")
+ALL = "all"
+
+
+def add_command(subparsers: argparse._SubParsersAction, name: str, command: Command) -> None:
+    """Declare a subcommand with its options, whose help ends in examples."""
+    purpose, examples = command.purpose, "\n".join(f"  blue-solvers {own}" for own in command.examples)
+    parser = subparsers.add_parser(
+        name,
+        help=purpose,
+        description=f"{purpose[0].upper()}{purpose[1:]}.",
+        epilog=f"example:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    sets, alone = table("options"), dict[str, Any]()
+    for called in command.options:
+        title = sets["titles"].get(called)
+        place = parser.add_argument_group(title) if title else parser
+        for flag in sets[called]:
+            fields = _fields(sets, called, flag)
+            if shared := fields.pop("alone", None):
+                if shared not in alone:
+                    alone[shared] = place.add_mutually_exclusive_group(required=shared in command.required)
+                alone[shared].add_argument(flag, **fields)
+            else:
+                place.add_argument(flag, **fields)
+    parser.set_defaults(module=command.module, now=command.now, **command.defaults)
+
+
+def _fields(sets: dict[str, Any], called: str, flag: str) -> dict[str, Any]:
+    """What is said of an option of a set."""
+    found = dict(sets[called][flag])
+    if "like" in found:
+        found = {**_fields(sets, *found.pop("like").split(".")), **found}
+    found["help"] = found.pop("first", "") + found["help"] + found.pop("last", "")
+    for field, known in NAMED.items():
+        if isinstance(found.get(field), str):
+            found[field] = known.get(found[field], found[field])
+    return found
+
+
+def flags_of(called: str) -> tuple[str, ...]:
+    """The options of a set."""
+    return tuple(table("options")[called])
+
+
+def plain_number(text: str) -> float:
+    """A number of 0 or more in plain digits."""
+    if not NUMBER.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"must be a number: got {text}")
+    return float(text)
+
+
+def coverage(text: str) -> float:
+    """A probability of 0.5 or more and below 1."""
+    level = float(text) if NUMBER.fullmatch(text) else math.nan
+    if not 0 < level < 1:
+        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
+    if level < 0.5:
+        raise argparse.ArgumentTypeError(
+            f"must be how often intervals hold, 0.5 or more, {1 - level:g} perhaps: got {text}"
+        )
+    return level
+
+
+def whole_from(least: int) -> Callable[[str], int]:
+    """What reads a whole number that is not below another."""
+
+    def read(text: str) -> int:
+        if WHOLE.fullmatch(text) and int(text) >= least:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"must be a whole number of {least} or more: got {text}")
+
+    return read
+
+
+def listed_names(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",")]
+
+
+def number_of_digits(text: str) -> int | str:
+    """So many significant digits, or all."""
+    if text.strip() == ALL:
+        return ALL
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 17):
+        raise argparse.ArgumentTypeError(f"must be a number of digits from 1 to 17, or {ALL}: got {text}")
+    return int(text)
+
+
+def number_of_bytes(text: str) -> float:
+    """A number of bytes, also in kB, MB, GB, GiB and so on."""
+    amount = AMOUNT.fullmatch(text.strip())
+    count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else 0.0
+    if not 0 < count < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
+    return count
+
+
+def variable_and_recode(text: str) -> tuple[str, str]:
+    """What a variable of one input is in another."""
+    name, _, recode = (piece.strip() for piece in text.partition("="))
+    if not (name and recode):
+        raise argparse.ArgumentTypeError(f"must be a variable and what it is, hhgq=hhgq8lev: got {text}")
+    return name, recode
+
+
+def column_and_role(text: str) -> tuple[str, str]:
+    """What a column is."""
+    name, _, role = text.rpartition("=")
+    if not (name and role):
+        raise argparse.ArgumentTypeError(f"must be the name of a column and what it is, moe=moe_90: got {text}")
+    return name, role
+
+
+def counted_part(text: str) -> tuple[str, str, list[str]]:
+    """An input, a factor, and the labels of it that the input counts alone."""
+    name, _, rest = text.partition(":")
+    factor, _, labels = (piece.strip() for piece in rest.partition("="))
+    if not (name.strip() and factor and labels):
+        raise argparse.ArgumentTypeError(
+            f"must be an input, a factor and its labels, households:relgq=0|1: got {text!r}"
+        )
+    return name.strip(), factor, [label.strip() for label in labels.split("|")]
+
+
+def rounding(text: str) -> tuple[bool, int]:
+    """Whether rounding is to the nearest multiple, and its base."""
+    kind, colon, base = text.rpartition(":")
+    whole = base.strip()
+    if (colon and kind.strip() != "nearest") or not whole.isdecimal() or len(whole) > 20 or int(whole) < 2:
+        raise argparse.ArgumentTypeError(f"must be a base, 3, or nearest:5 for conventional rounding: got {text}")
+    return bool(colon), int(base)
+
+
+def positive_variance(text: str) -> float:
+    """A finite number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0: got {text}")
+    return value
+
+
+def level_widths(text: str) -> dict[str, int]:
+    """How many characters name the geounits of every level."""
+    width_of = whole_from(0)
+    try:
+        return {level: width_of(width) for level, width in (part.split("=") for part in text.split(","))}
+    except (ValueError, argparse.ArgumentTypeError):
+        raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
+
+
+class _Solvers:
+    """Names of solvers, and of those that somebody enrolled; for others than their own solvers are loaded."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(get_args(SolverName))
+
+    def __contains__(self, name: object) -> bool:
+        if name in get_args(SolverName):
+            return True
+        from blue_solvers.solvers import SOLVERS
+
+        return name in SOLVERS
+
+
+NAMED: dict[str, dict[str, Any]] = {  # what fields of options are called in `options.toml`
+    "action": {"yes or no": argparse.BooleanOptionalAction},
+    "choices": {"solvers": _Solvers()},
+    "type": {
+        "read path": ReadPath,
+        "written path": WrittenPath,
+        "settings": settings_path,
+        "number": plain_number,
+        "coverage": coverage,
+        "whole from 0": whole_from(0),
+        "whole from 1": whole_from(1),
+        "names": listed_names,
+        "digits": number_of_digits,
+        "bytes": number_of_bytes,
+        "variable and recode": variable_and_recode,
+        "column and role": column_and_role,
+        "part": counted_part,
+        "rounding": rounding,
+        "variance": positive_variance,
+        "widths": level_widths,
+    },
+}
