@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from constraint_builders.extras import missing_extra
 
 OF_FRAMES = ("polars", "pyarrow", "msgspec")  # what the extra brings
+ONE_NAME = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+ALL_NAMES = re.compile(r"^from (\S+) import \*", re.MULTILINE)
 
 
 def names_when_asked(
-    package: str,
-    homes: Mapping[str, Sequence[str]],
-    whole: str | None = None,
-    former: Mapping[str, str] | None = None,
+    package: str, former: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """What a package calls ``__getattr__`` and ``__dir__``.
+    """What a package calls ``__getattr__`` and ``__dir__``: its names are those that its ``__init__.pyi`` imports.
 
     Parameters
     ----------
     package : str
-        Its name.
-    homes : mapping of str to sequence of str
-        For every module the public names that are its own; none if the module itself is the name.
-    whole : str, optional
-        A module all of whose public names are the package's too.
+        Its name. A line ``from module import name as name`` beside it gives a name, of a module's own or a module;
+        a line ``from module import *`` all of a module's public names.
     former : mapping of str to str, optional
         Names of earlier versions, as `former_names` takes them.
     """
-    home = {name: module for module, names in homes.items() for name in names}
-    home |= {module.rpartition(".")[2]: "" for module, names in homes.items() if not names}
-    modules = {module.rpartition(".")[2]: module for module, names in homes.items() if not names}
+    said = Path(cast(str, sys.modules[package].__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
+    home = {name: module for module, name in ONE_NAME.findall(said)}
+    wholes = ALL_NAMES.findall(said)
 
     def public() -> list[str]:
-        installed = {module for module in homes if _is_installed(module)}
-        named = {name for name, module in home.items() if not module or module in installed}
-        return sorted({*named, "__version__", *(import_module(whole).__all__ if whole else ())})
+        installed = {module for module in {*home.values()} if _is_installed(module)}
+        named = {name for name, module in home.items() if module in installed}
+        return sorted(named.union(*(import_module(whole).__all__ for whole in wholes)))
 
     def load(name: str) -> Any:
         if name == "__all__":
             return public()
-        if name in home:
-            module = home[name]
-        elif whole and not name.startswith("_") and name in import_module(whole).__all__:
-            module = whole
-        else:
+        among = [] if name in home or name.startswith("_") else [w for w in wholes if name in import_module(w).__all__]
+        if name not in home and not among:
             return _formerly(package, former or {}, name)
         try:
-            value = getattr(import_module(module), name) if module else import_module(modules[name])
+            value = _imported(home.get(name) or among[0], name, package)
         except ModuleNotFoundError as error:
             if error.name not in OF_FRAMES:
                 raise
@@ -62,6 +57,12 @@ def names_when_asked(
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *public()})
+
+
+def _imported(module: str, name: str, package: str) -> Any:
+    """What ``from module import name`` gives the package, which may be the module itself."""
+    found = None if module == package else getattr(import_module(module), name, None)
+    return import_module(f"{module}.{name}") if found is None else found
 
 
 def _is_installed(module: str) -> bool:

@@ -1,0 +1,17 @@
+from constraint_builders.version import __version__ as __version__
+from noise_mechanisms.accounting import compose as compose
+from noise_mechanisms.add_noise import add_noise as add_noise
+from noise_mechanisms.add_noise import draw_noise as draw_noise
+from noise_mechanisms.add_noise import release_counts as release_counts
+from noise_mechanisms.integer_subspace import BoundedMechanism as BoundedMechanism
+from noise_mechanisms.integer_subspace import GeneralizedGaussian as GeneralizedGaussian
+from noise_mechanisms.integer_subspace import GeneralizedLaplace as GeneralizedLaplace
+from noise_mechanisms.integer_subspace import Invariants as Invariants
+from noise_mechanisms.integer_subspace import noise_covariance as noise_covariance
+from noise_mechanisms.integer_subspace import tail_bound as tail_bound
+from noise_mechanisms.laws import ContinuousLaw as ContinuousLaw
+from noise_mechanisms.laws import DiscreteLaw as DiscreteLaw
+from noise_mechanisms.laws import Gaussian as Gaussian
+from noise_mechanisms.laws import Laplace as Laplace
+from noise_mechanisms.laws import add_law as add_law
+from noise_mechanisms.laws import variance_of as variance_of
