@@ -20,7 +20,6 @@ from constraint_builders.arrays import Float
 from constraint_builders.declared_size import NUMBER_BYTES, DeclaredSize
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import parse_table
 from constraint_builders.extras import missing_extra
 from constraint_builders.opening import open_file
 
@@ -202,48 +201,34 @@ def _of_mapping(problem: Problem, source: Mapping[Any, Any], order: Literal["C",
     """Tables by the problem's names for them, whatever the order of their factors there."""
     if not problem.is_tabular:
         return dict(source)
-    schema = problem.domain.schema
+    layout, first = problem.observed, int(problem.places is not None)
     found: Tables = {}
-    own = {_canonical(problem, name): name for name in problem.observed.names}
     for name, values in source.items():
-        level, table = _split(problem, name)
+        spelt, what = _spelt(problem, name), f"table {name!r}"
         try:
-            parsed = parse_table(schema, table)
+            index = layout.index(spelt)
         except ValueError:
             continue  # a table that is no business of the problem
-        known = own.get((level, parsed.name))
-        if known is None:
-            continue
-        level_shape = () if level is None else (problem.observed.shape(known)[0],)
-        spelt = table if level is None else (level, table)
-        array = real_array(problem.observed.by_position(values, spelt, f"table {name!r}"), f"table {name!r}")
-        if known in found:
-            raise ValueError(f"table {known!r} is given twice: give it once")
-        _require_shape(name, array, (*level_shape, *parsed.shape), len(level_shape))
-        wanted = parse_table(schema, _split(problem, known)[1])
-        turn = [parsed.factors.index(factor) for factor in wanted.factors]
-        first = len(level_shape)
-        if order == "F" and array.ndim <= 1 + len(level_shape):
-            array = array.reshape((*level_shape, *parsed.shape[::-1]))
-            array = array.transpose(*range(first), *range(array.ndim - 1, first - 1, -1))
-        array = array.reshape((*level_shape, *parsed.shape))
-        found[known] = array.transpose(*range(first), *(first + axis for axis in turn))
+        array = real_array(layout.by_position(values, spelt, what), what)
+        if layout.names[index] in found:
+            raise ValueError(f"table {layout.names[index]!r} is given twice: give it once")
+        shape = layout.shape(spelt)
+        _require_shape(name, array, shape, first)
+        if order == "F" and array.ndim <= 1 + first:
+            array = array.reshape((*shape[:first], *reversed(shape[first:])))
+            array = array.transpose(*range(first), *reversed(range(first, array.ndim)))
+        found[layout.names[index]] = array.reshape(shape).transpose(layout.turn(spelt, index))
     return found
 
 
-def _split(problem: Problem, name: Any) -> tuple[str | None, str]:
-    """The geolevel, if any, and the table's name."""
+def _spelt(problem: Problem, name: Any) -> Any:
+    """A table's name, with its geolevel where there are places, from any spelling."""
     if problem.places is None:
-        return None, (" * ".join(name) or "total") if isinstance(name, tuple) else str(name)
+        return (" * ".join(name) or "total") if isinstance(name, tuple) else str(name)
     if not (isinstance(name, tuple) and len(name) == 2):
         raise ValueError(f"table {name!r}: with a geography a name is (geolevel, table)")
     table = name[1]
     return str(name[0]), (" * ".join(table) or "total") if isinstance(table, tuple) else str(table)
-
-
-def _canonical(problem: Problem, name: Any) -> tuple[str | None, str]:
-    level, table = name if isinstance(name, tuple) else (None, name)
-    return level, parse_table(problem.domain.schema, table).name
 
 
 def _level_and_table(name: str) -> Any:

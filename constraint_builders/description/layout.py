@@ -109,9 +109,9 @@ class Layout:
         """Shape of the block called `name`, its axes in the order of that name."""
         index = self.index(name)
         shape = self._shapes[index]
-        return tuple(shape[i] for i in np.argsort(self._turn(name, index)))
+        return tuple(shape[i] for i in np.argsort(self.turn(name, index)))
 
-    def _turn(self, name: Any, index: int) -> tuple[int, ...]:
+    def turn(self, name: Any, index: int) -> tuple[int, ...]:
         """For every axis of a block its position among those of an array given under some spelling of its name."""
         if not self.naming or name == self.names[index]:
             return tuple(range(len(self._shapes[index])))
@@ -197,7 +197,7 @@ class Layout:
             expected = self.shape(name) + trailing
             if array.shape != expected:
                 raise ValueError(f"table {name!r} must have shape {expected}: got {array.shape}")
-            turn = self._turn(name, index)
+            turn = self.turn(name, index)
             turned = array.transpose(*turn, *range(len(turn), array.ndim))
             vector[self.offsets[index] : self.offsets[index + 1]] = turned.reshape(-1, *trailing)
         return vector
@@ -267,7 +267,7 @@ class Layout:
         """The cells of a block of a flat vector, (cells,), in the order of some spelling of its name."""
         index = self.index(name)
         cells = vector[self.block(index)].reshape(self._shapes[index])
-        return cells.transpose(np.argsort(self._turn(name, index))).ravel()
+        return cells.transpose(np.argsort(self.turn(name, index))).ravel()
 
     def chosen(self, blocks: Sequence[int]) -> Layout:
         """The layout of some blocks alone, by their positions among `names`."""
