@@ -26,3 +26,8 @@ def _shown(character: str) -> str:
     if character.isprintable():
         return character
     return " " if unicodedata.category(character) == "Zs" else ascii(character)[1:-1]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, for instance ``1 table`` or ``4,096 tables``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ import numpy as np
 from constraint_builders.arrays import Index
 from constraint_builders.description.areas import Areas, Places
 from constraint_builders.description.source_values import Understood
+from constraint_builders.printable import counted
 from constraint_builders.problem import Problem
 from constraint_builders.relations.equations import TableRelations
 
@@ -55,11 +56,11 @@ class TiedTogether:
     def _equations(self) -> str:
         if self.is_loose:
             return NOTHING
-        tables = _plural(self.tables, "table")
+        tables = counted(self.tables, "table")
         if self.equations is None:
             return f"{tables}, whose equations were not counted"
-        counted = f"{_plural(self.equations, 'equation')} between {tables}"
-        return counted + (f" and {_plural(self.repeated, 'repeated measurement')}" if self.repeated else "")
+        said = f"{counted(self.equations, 'equation')} between {tables}"
+        return said + (f" and {counted(self.repeated, 'repeated measurement')}" if self.repeated else "")
 
     def _said(self) -> list[str]:
         known = self.understood
@@ -123,7 +124,7 @@ def _places(problem: Problem) -> str:
 
 def said_of_cells(number: int, of: int, table: str) -> str:
     """How many cells of a table are meant."""
-    return table if number == of else f"{number:,} of {_plural(of, 'cell')} of {table}"
+    return table if number == of else f"{number:,} of {counted(of, 'cell')} of {table}"
 
 
 def said_of_places(places: Places) -> str:
@@ -136,7 +137,3 @@ def said_of_places(places: Places) -> str:
 def _first(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blue_solvers.commands.arguments import ALL
 from blue_solvers.commands.screen import say, tell
-from constraint_builders.printable import printable
+from constraint_builders.printable import counted, printable
 
 if TYPE_CHECKING:  # wrong arguments are said before any of it is loaded
     import polars
@@ -29,7 +29,7 @@ def announce(problem: Problem, solver: str) -> None:
     if solver in ("auto", TwoPass.name) and closed_form and TwoPass().supports(problem) is None:
         work = projected_work(problem)
         if work.is_large:
-            tell(f"projected  {work} to prepare {plural(work.geounits, 'geounit')}")
+            tell(f"projected  {work} to prepare {counted(work.geounits, 'geounit')}")
 
 
 def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
@@ -41,11 +41,6 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: in
             text.ljust(w) if i < left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
         ]
         say("  ".join(cells).rstrip())
-
-
-def plural(number: int, noun: str) -> str:
-    """A number with its noun, for instance ``1 table`` or ``4,096 tables``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def bounds_header(level: float) -> tuple[str, str]:
@@ -70,14 +65,14 @@ CSV_DIGITS = 13  # of a standard error: more than is proved of any estimate, and
 
 
 def write_rounded(frame: polars.DataFrame, path: str, digits: int | str | None) -> None:
-    """Write a frame of estimates with the digits of `add_digits_argument`."""
+    """Write a frame of estimates with the digits of ``--digits``."""
     from constraint_builders.files import write_frame
 
     write_frame(rounded_for(frame, path, digits), path)
 
 
 def rounded_for(frame: polars.DataFrame, path: str, digits: int | str | None) -> polars.DataFrame:
-    """A frame of estimates with the digits of `add_digits_argument` in a file."""
+    """A frame of estimates with the digits of ``--digits`` in a file."""
     from constraint_builders.files import rounded
 
     if digits is None:
@@ -90,7 +85,7 @@ def report_undetermined(problem: Problem) -> None:
     if problem.undetermined is None:
         return
     (lost,) = problem.undetermined.nonzero()
-    say(f"NaN        {plural(lost.size, 'cell')} that cannot be estimated; --desired chooses other tables")
+    say(f"NaN        {counted(lost.size, 'cell')} that cannot be estimated; --desired chooses other tables")
     for position in lost[:MOST_REASONS].tolist():
         say(f"           {problem.why_undetermined(position)}")
     if lost.size > MOST_REASONS:
@@ -101,8 +96,8 @@ def report(est: Estimate, out: str, tied: TiedTogether) -> None:
     """Print what was estimated, what ties it together, how, and what is proved of it."""
     problem, info = est.problem, est.info
     exact, unmeasured = int(problem.exact.sum()), int(problem.unmeasured.sum())
-    observed = f"{plural(problem.observed.size, 'cell')} of {plural(len(problem.observed.names), 'table')}"
-    desired = f"{plural(problem.desired.size, 'cell')} of {plural(len(problem.desired.names), 'table')}"
+    observed = f"{counted(problem.observed.size, 'cell')} of {counted(len(problem.observed.names), 'table')}"
+    desired = f"{counted(problem.desired.size, 'cell')} of {counted(len(problem.desired.names), 'table')}"
     say(f"observed   {observed}, {exact:,} exact, {unmeasured:,} not measured")
     say(f"estimated  {desired}, consistent to {info.violation:.1g}")
     say(f"tied by    {tied}")

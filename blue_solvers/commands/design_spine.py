@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import plural, print_columns
+from blue_solvers.commands.common import print_columns
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.picture import written
 from blue_solvers.commands.quiet import reading
@@ -27,6 +27,7 @@ from constraint_builders.geography import (
     on_spine_areas,
     regroup_blocks,
 )
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,7 +53,8 @@ def run(args: argparse.Namespace) -> None:
     last = list(strategies)[-1]
     measured = _measured(args.measure_entities, {PLAIN: strategies[PLAIN], last: strategies[last]}, entities)
     report = compare_spines(strategies, TOTALS, entities)
-    say(f"{plural(entities.blocks, 'block')}, {entities.size:,} entities; variances are exact, of entities' totals", "")
+    blocks = counted(entities.blocks, "block")
+    say(f"{blocks}, {entities.size:,} entities; variances are exact, of entities' totals", "")
     _print_summary(strategies, report)
     _print_changes(report, last)
     if measured:

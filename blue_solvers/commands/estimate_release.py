@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blue_solvers import Estimate, blue
-from blue_solvers.commands.common import announce, desired_of, plural, report
+from blue_solvers.commands.common import announce, desired_of, report
 from blue_solvers.commands.fit_line import proof_lines
 from blue_solvers.commands.kinds import is_release, what_is
 from blue_solvers.commands.progress import LevelBar, progress
@@ -30,6 +30,7 @@ from blue_solvers.solvers import TwoPass
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.files.reading_report import doubtful
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     from blue_solvers.results.proof import StoredProof
@@ -133,7 +134,7 @@ def _estimated(args: argparse.Namespace, problem: Problem, y: Float) -> tuple[Es
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
     P = blue(problem, args.solver)
-    progress(f"estimating {plural(problem.desired.size, 'cell')}")
+    progress(f"estimating {counted(problem.desired.size, 'cell')}")
     est = P.estimate(y, certify=True)
     fit = None
     if args.fit and est.observed is not None:
@@ -177,7 +178,7 @@ def _run_streamed(args: argparse.Namespace) -> None:
             variables=args.variables,
             progress=bar,
         )
-    observed = f"{plural(read.cells, 'cell')} of {plural(read.tables, 'table')}"
+    observed = f"{counted(read.cells, 'cell')} of {counted(read.tables, 'table')}"
     say(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")
     found = Result(args.out)
     proof = found.proof if args.fit else replace(found.proof, fit=None)
@@ -243,17 +244,17 @@ def _print_rows(args: argparse.Namespace, zeros: Sequence[tuple[str, str, int]],
         remarks = [str(remark) for remark in said if remark.about == about]
         _say_some(args, remarks, f"{remarks[0]}; and {len(remarks) - 1:,} more such remarks")
     empty = [
-        f"empty      {plural(cells, 'structural zero')} of table {table!r} at {geolevel}"
+        f"empty      {counted(cells, 'structural zero')} of table {table!r} at {geolevel}"
         for geolevel, table, cells in zeros
     ]
     total = sum(cells for _, _, cells in zeros)
-    _say_some(args, empty, f"empty      {plural(total, 'structural zero')} of {plural(len(zeros), 'table')}")
+    _say_some(args, empty, f"empty      {counted(total, 'structural zero')} of {counted(len(zeros), 'table')}")
     unused_rows = [
-        f"not used   {name} at {geolevel}, {plural(count, 'row')}: {reason}"
+        f"not used   {name} at {geolevel}, {counted(count, 'row')}: {reason}"
         for geolevel, name, count, reason in read.unused
     ]
     names, rows_unused = {own.name for own in read.unused}, sum(own.rows for own in read.unused)
-    _say_some(args, unused_rows, f"not used   {plural(rows_unused, 'row')} under {plural(len(names), 'name')}")
+    _say_some(args, unused_rows, f"not used   {counted(rows_unused, 'row')} under {counted(len(names), 'name')}")
 
 
 def _say_some(args: argparse.Namespace, lines: Sequence[str], in_few_words: str) -> None:

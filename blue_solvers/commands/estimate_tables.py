@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from blue_solvers import blue
-from blue_solvers.commands.common import LEVEL, announce, desired_of, plural, report, write_rounded
+from blue_solvers.commands.common import LEVEL, announce, desired_of, report, write_rounded
 from blue_solvers.commands.fit_line import FitReport, fit_report
 from blue_solvers.commands.picture import picture
 from blue_solvers.commands.progress import progress
@@ -29,6 +29,7 @@ from blue_solvers.commands.table_input import once, read_input, read_table, writ
 from blue_solvers.goodness import NOT_TESTED
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,7 +61,7 @@ def run_on_tables(args: argparse.Namespace) -> None:
             f"--plot draws residuals of the best estimate, which --solver {args.solver} does not give of this input: "
             "choose another solver, such as auto"
         )
-    progress(f"estimating {plural(problem.desired.size, 'cell')}")
+    progress(f"estimating {counted(problem.desired.size, 'cell')}")
     est = P.estimate(tables.y, certify=True)
     progress("computing exact variances")
     frame = _frame(est, LEVEL if args.level is None else args.level, tables.apart)

@@ -6,13 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import plural, print_columns, refuse_options, report_undetermined
+from blue_solvers.commands.arguments import flags_of
+from blue_solvers.commands.common import print_columns, refuse_options, report_undetermined
 from blue_solvers.commands.kinds import RESULT
 from blue_solvers.commands.progress import progress
 from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
 from blue_solvers.commands.table_input import OF_TABLES, read_input, write_schema
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     from constraint_builders import Problem
@@ -29,7 +31,7 @@ ASSUMPTIONS = {  # what it means that one holds, and that it fails
 def run(args: argparse.Namespace) -> None:
     """Read the problem and print it."""
     if (Path(args.input) / RESULT).exists():
-        options = ("--schema", "--desired", "--undetermined", *OF_TABLES)
+        options = ("--schema", *flags_of("tables"), *OF_TABLES)
         refuse_options(args, options, f"is for tables: {args.input} is a stored result, which says itself")
         doubt = print_result(args.input)
     else:
@@ -50,7 +52,7 @@ def print_result(path: str) -> str:
     from blue_solvers.results.store import remarks_of
 
     result = Result(path)
-    progress(f"comparing {plural(len(result.description['files']), 'file')} with their checksums")
+    progress(f"comparing {counted(len(result.description['files']), 'file')} with their checksums")
     result.require_intact()
     rows = [
         (level, f"{result.spine.members[i].size:,}", ", ".join(table.name for table in result.tables(level)))
@@ -95,7 +97,7 @@ def print_problem(problem: Problem) -> str:
 
 
 def _summary(layout: Layout) -> str:
-    return f"{plural(layout.size, 'cell')} of {plural(len(layout.names), 'table')}"
+    return f"{counted(layout.size, 'cell')} of {counted(len(layout.names), 'table')}"
 
 
 def _shape(layout: Layout, name: object) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import plural
 from blue_solvers.commands.kinds import RESULT, what_is
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +91,7 @@ def say_unnamed(args: argparse.Namespace, frames: Sequence[pl.DataFrame]) -> Non
         row[0] for frame in frames if "name" in frame.columns for row in frame.select("geoid", "name").rows() if row[1]
     }
     if args.place_names is not None and geoids - named:
-        lacking = plural(len(geoids - named), "place")
+        lacking = counted(len(geoids - named), "place")
         say(f"no name    for {lacking} of {len(geoids):,} in {args.place_names}, such as {min(geoids - named)}")
 
 
@@ -108,7 +108,7 @@ def write_answers(frame: pl.DataFrame, args: argparse.Namespace) -> None:
         key = next(name for name in ("geoid", "place", "geocode") if name in frame.columns)
         with naming(args.boundaries):
             write_geoparquet(frame, frame[key].to_list(), args.shapes, args.out)
-    say(f"written    {args.out}, {plural(frame.height, 'row')}")
+    say(f"written    {args.out}, {counted(frame.height, 'row')}")
 
 
 def print_proof(args: argparse.Namespace, result: Result) -> None:

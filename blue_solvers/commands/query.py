@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import bounds_header, plural, print_columns, refuse_options, rounded_for
+from blue_solvers.commands.common import bounds_header, print_columns, refuse_options, rounded_for
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.published_places import (
     MOST_SHOWN,
@@ -21,6 +21,7 @@ from blue_solvers.commands.query_tables import answer_tables
 from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
 from blue_solvers.commands.strict import refuse_doubt
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -130,7 +131,7 @@ def _answers(args: argparse.Namespace, result: Result, geolevel: str, places: di
     from constraint_builders.memory import require_memory
 
     require_memory(rows * BYTES_A_ROW, f"{rows:,} answers", "ask for fewer tables or a geolevel above")
-    progress(f"computing the variances of {plural(rows, 'answer')}")
+    progress(f"computing the variances of {counted(rows, 'answer')}")
     with LevelBar("answering", alike=True) as bar:
         if not tables:
             frame = counts_frame(result, places, counts, args.level, bar)
@@ -158,10 +159,10 @@ def _tables(names: Sequence[str], result: Result, geolevel: str) -> dict[str, in
 def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) -> str:
     """What answers are headed with, of places, the positions of their geounits being (k,)."""
     if args.all:
-        return f"{plural(len(places), 'geounit')} of level {geolevel}"
+        return f"{counted(len(places), 'geounit')} of level {geolevel}"
     if args.places or args.geoid:
-        return f"{plural(len(places), 'place')} of geounits of level {geolevel}"
-    return f"{plural(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
+        return f"{counted(len(places), 'place')} of geounits of level {geolevel}"
+    return f"{counted(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
 
 
 def _show(frame: pl.DataFrame, title: str, known: str, level: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import CSV_DIGITS, LEVEL, bounds_header, plural, print_columns
+from blue_solvers.commands.common import CSV_DIGITS, LEVEL, bounds_header, print_columns
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.published_places import (
     MOST_SHOWN,
@@ -22,6 +22,7 @@ from blue_solvers.commands.published_places import (
 )
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.screen import say
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,15 +70,15 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
     for table, reason in beside.left_out.items():
         say(f"left out   {table}: {reason}")
     if published.others:
-        others = plural(len(published.others), "row")
+        others = counted(len(published.others), "row")
         say(f"left out   {others} of places that are no state, county, tract or part of one: {published.others[0]}")
     rest = published.counts.height - beside.frame["geoid"].n_unique()
     if rest and args.geoid is None and args.geolevel is None:
-        say(f"left out   {plural(rest, 'row')} of places that this result has not, or not whole, or without a count")
+        say(f"left out   {counted(rest, 'row')} of places that this result has not, or not whole, or without a count")
     names = names_of(args) or published.names
     frame = with_names(beside.frame, names)
     say_unnamed(args, [frame])
-    say(f"compared   {plural(frame.height, 'count')}: {beside}")
+    say(f"compared   {counted(frame.height, 'count')}: {beside}")
     if args.out is None:
         if frame.height > MOST_SHOWN:
             frame = with_names(pl.concat([beside.differ, beside.far]), names).head(MOST_FAR)

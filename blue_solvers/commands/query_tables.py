@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import bounds_header, plural, print_columns, rounded_for
+from blue_solvers.commands.common import bounds_header, print_columns, rounded_for
 from blue_solvers.commands.progress import LevelBar
 from blue_solvers.commands.published_places import (
     names_of,
@@ -17,6 +17,7 @@ from blue_solvers.commands.published_places import (
     write_answers,
 )
 from blue_solvers.commands.screen import say
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -117,7 +118,7 @@ def _advise(result: Result, frames: list[pl.DataFrame]) -> None:
             )
             say(f"{line} at {place} is hardly known, {known}")
         if hopeless.height > len(lines):
-            say(f"and {plural(hopeless.height - len(lines), 'figure')} more: ask for one line at one place to be told")
+            say(f"and {counted(hopeless.height - len(lines), 'figure')} more: ask for one line at one place to be told")
 
 
 def _write(frames: list[pl.DataFrame], args: argparse.Namespace, names: dict[str, str]) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import plural, refuse_options
+from blue_solvers.commands.arguments import flags_of
+from blue_solvers.commands.common import refuse_options
 from blue_solvers.commands.estimate import OF_FOLDERS, READ_OF_FILES, SEVERAL, are_folders
 from blue_solvers.commands.kinds import RESULT, require_file
 from blue_solvers.commands.progress import progress
@@ -18,13 +19,14 @@ from blue_solvers.commands.screen import say
 from blue_solvers.commands.several_inputs import for_each
 from blue_solvers.commands.strict import refuse_doubt
 from blue_solvers.commands.table_input import OF_TABLES, said_of
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     from blue_solvers.reporting.page_parts import Page
 
 SUFFIXES = (".html", ".htm")
 OF_ESTIMATES = ("--areas", "--rounded", "--cell-key", "--variance", "--sheet", "--skip-rows")  # which no file says
-OF_MEASURED = ("--desired", "--undetermined", "--write-schema", *SEVERAL)
+OF_MEASURED = (*flags_of("tables"), *SEVERAL)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
     for tile in page.tiles:
         say(f"{tile.label}: {', '.join(filter(None, (tile.value, tile.note)))}")
-    say(f"written    {args.out}, {plural(len(text.encode()), 'byte')}, which needs no network")
+    say(f"written    {args.out}, {counted(len(text.encode()), 'byte')}, which needs no network")
     refuse_doubt(args, page.doubt)
 
 

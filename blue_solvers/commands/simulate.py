@@ -8,12 +8,12 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import plural
 from blue_solvers.commands.kinds import require_file
 from blue_solvers.commands.progress import LevelBar, progress
 from blue_solvers.commands.quiet import reading
 from blue_solvers.commands.read_and_written import require_outputs
 from blue_solvers.commands.screen import say
+from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
     from constraint_builders import Problem, Spine
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     variances = noise_variances(settings.budget, settings.noise)
     observed = {level: variances[level] for level in spine.levels if level in variances}
     problem = Problem(settings.schema, observed, spine=spine, noise=settings.noise)
-    progress(f"drawing noise for {plural(problem.observed.size, 'cell')}")
+    progress(f"drawing noise for {counted(problem.observed.size, 'cell')}")
     y = add_noise(problem, true_vector(problem, counts), seed)
     stated = {
         "grade": "simulation only: seeded noise in floating point is not differentially private, whatever the budget",
@@ -105,7 +105,7 @@ def _level_widths(given: dict[str, int] | None, geolevels: tuple[str, ...]) -> d
 
 def _report(problem: Problem, spine: Spine, stated: Mapping, seed: int, out: str) -> None:
     counts = ", ".join(f"{members.size:,} {level}" for level, members in zip(spine.levels, spine.members, strict=True))
-    say(f"measured   {plural(problem.observed.size, 'cell')} of {plural(spine.size, 'geounit')}: {counts}")
+    say(f"measured   {counted(problem.observed.size, 'cell')} of {counted(spine.size, 'geounit')}: {counts}")
     if stated["left out"]:
         say(f"left out   {stated['left out']}: all blocks lie in one geounit below it")
     say(f"settings   {stated['settings']}, noise {stated['noise']}")

@@ -38,7 +38,7 @@ def _law(args: argparse.Namespace) -> Law | None:
 
 
 def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
-    """Read the problem that `add_input_arguments` describes, and show the schema if it had to be inferred."""
+    """Read the problem that the options of an input describe, and show the schema if it had to be inferred."""
     from constraint_builders.files import format_schema, read_schema_file
     from constraint_builders.files.survey_frame import tables_as_said
 

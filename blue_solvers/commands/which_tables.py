@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from blue_solvers.commands.common import plural, print_columns
+from blue_solvers.commands.common import print_columns
 from blue_solvers.commands.published_places import open_result, print_proof
 from blue_solvers.commands.screen import say
+from constraint_builders.printable import counted
 
 
 def run(args: argparse.Namespace) -> None:
@@ -14,7 +15,7 @@ def run(args: argparse.Namespace) -> None:
     result = open_result(args.result)
     frame = result.published_tables()
     known, unknown = frame.filter(frame["reason"] == ""), frame.filter(frame["reason"] != "")
-    say(f"{plural(known.height, 'published table')} can be answered, {unknown.height:,} cannot")
+    say(f"{counted(known.height, 'published table')} can be answered, {unknown.height:,} cannot")
     if known.height:
         rows = [(name, title, str(lines), levels) for name, title, lines, _, levels, _ in known.rows()]
         print_columns(("table", "title", "lines", "stored at, others are composed"), rows, left=2)

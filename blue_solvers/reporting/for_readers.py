@@ -10,11 +10,12 @@ import polars as pl
 from scipy.special import ndtr
 
 from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
-from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Section, Shown, counted, shown_of
+from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Section, Shown, shown_of
 from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.description.geo_ids import geoid_in
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE
 from constraint_builders.files.tabulated_places import geoids_of
+from constraint_builders.printable import counted
 
 MOST_TABLES = 8
 ROUNDING = 1e-12  # of a number, which is no change of it

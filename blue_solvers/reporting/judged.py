@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -19,15 +20,15 @@ from blue_solvers.reporting.page_parts import (
     Section,
     Shown,
     Tile,
-    counted,
     small,
     tied_tile,
 )
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
-from blue_solvers.reporting.stored_judgement import may_be_as_far_as
+from blue_solvers.reporting.stored_judgement import certificate_said
 from blue_solvers.verification import Fit
 from constraint_builders.description.layout import Layout
+from constraint_builders.printable import counted
 
 EXPLAINED = {
     Verdict.FITS: "The measurements agree with the variances that they claim.",
@@ -61,18 +62,19 @@ def judged_page(
     measured = f"{counted(problem.observed.size, 'cell')} of {counted(len(problem.observed.names), 'table')}"
     desired = f"{counted(problem.desired.size, 'cell')} of {counted(len(problem.desired.names), 'table')}"
     names, adjustments = _largest_adjustments(fit)
+    certificate, proof = _certificate(est, difference)
     tiles = [
         Tile("Measured", f"{problem.observed.size:,} cells", f"of {counted(len(problem.observed.names), 'table')}"),
         tied_tile(est.tied),
         _fit_tile(fit),
-        _certificate_tile(est, difference),
+        certificate,
         Tile("Largest adjustment", *names),
     ]
     first, rows = listed
     sections = [
         first,
         _fit_section(fit),
-        _certificate_section(est, difference),
+        proof,
         _adjustments_section(adjustments),
         precision_section(precision),
         rows,
@@ -133,54 +135,35 @@ def _worst(fit: Fit) -> Shown:
     return Shown("worst residuals", caption, _frame([*_cell_names(fit), *columns], rows), formats)
 
 
-def _certificate_tile(est: Estimate, difference: Difference | None) -> Tile:
-    proof = est.certificate()
-    if difference is not None and not difference.unexplained <= CLOSE:
-        away = f"{small(difference.largest)} standard errors from it"
-        return Tile("Certificate", "not the best estimate", away, DOUBT)
-    if proof.bound is None:
-        return Tile("Certificate", "not proved", proof.reason, DOUBT)
-    if not proof.is_proved:
-        return Tile("Certificate", "not proved", f"bound {small(proof.bound)}", DOUBT)
-    within = proof.bound + (0.0 if difference is None else difference.largest)
-    rounded = "" if difference is None or difference.largest <= CLOSE else f", rounded to {_digits(difference)}"
-    return Tile("Certificate", "proved", f"within {small(within)} standard errors of the best estimate{rounded}", GOOD)
-
-
-def _digits(difference: Difference) -> str:
-    return f"{counted(difference.digits, 'digit')} of a standard error"
-
-
-def _certificate_section(est: Estimate, difference: Difference | None) -> Section:
-    proof = est.certificate()
-    if proof.bound is None:
-        sentences = [f"Not proved to be the best linear unbiased estimate: {proof.reason}."]
-    elif not proof.is_proved:
-        sentences = [may_be_as_far_as(proof.bound)]
-    else:
-        sentences = [
-            "No figure of the estimate, and no combination of the counts behind it, is further than "
-            f"{small(proof.bound)} of its own standard errors from the best linear unbiased estimate. That is proved "
-            f"without a solver, from {proof.reason}."
-        ]
+def _certificate(est: Estimate, difference: Difference | None) -> tuple[Tile, Section]:
+    """What is proved, and how far figures that were read are from that."""
+    proof, rounding = est.certificate(), 0.0 if difference is None else difference.largest
+    figure = "figure of the estimate, and no combination of the counts behind it,"
+    tile, section = certificate_said(proof, figure, "is proved", rounding)
+    sentences = list(section.sentences)
     if proof.violation is not None:
         sentences.append(
             f"Its tables disagree by at most {small(proof.violation)} standard errors of the measurements."
         )
-    if difference is not None:
-        apart = small(difference.largest)
+    if difference is None:
+        return tile, replace(section, sentences=sentences)
+    sentences.append(
+        f"The figures of the result that was read differ from that estimate by at most {small(difference.largest)} of "
+        "their standard errors."
+    )
+    if not difference.unexplained <= CLOSE:
+        away = f"{small(difference.largest)} standard errors from it"
+        tile = Tile("Certificate", "not the best estimate", away, DOUBT)
         sentences.append(
-            f"The figures of the result that was read differ from that estimate by at most {apart} of their standard "
-            "errors."
+            "They are therefore not the best estimate of these measurements. If more was measured than the result "
+            "shows, give all of it as --measured."
         )
-        if difference.unexplained <= CLOSE < difference.largest:
-            sentences.append(f"That is rounding: they are written to {_digits(difference)}.")
-        if not difference.unexplained <= CLOSE:
-            sentences.append(
-                "They are therefore not the best estimate of these measurements. If more was measured than the result "
-                "shows, give all of it as --measured."
-            )
-    return Section("certificate", "Certificate", sentences)
+    elif difference.largest > CLOSE:
+        digits = f"{counted(difference.digits, 'digit')} of a standard error"
+        sentences.append(f"That is rounding: they are written to {digits}.")
+        if proof.is_proved:
+            tile = replace(tile, note=f"{tile.note}, rounded to {digits}")
+    return tile, replace(section, sentences=sentences)
 
 
 def _largest_adjustments(fit: Fit) -> tuple[tuple[str, str], Shown]:

@@ -13,7 +13,7 @@ from typing import Any
 from blue_solvers.about import __version__
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Page, Section, Shown, Tile
 from constraint_builders.files.text_table import without_formulas
-from constraint_builders.printable import html_text
+from constraint_builders.printable import counted, html_text
 
 STYLE = Path(__file__).with_name("page.css")
 SCRIPT = Path(__file__).with_name("page.js")
@@ -144,7 +144,7 @@ def _download(shown: Shown) -> str:
     text = without_formulas(shown.frame).write_csv()
     data = base64.b64encode(text.encode()).decode()
     name = re.sub(r"[^a-z0-9]+", "_", shown.name.lower())
-    size = f"{shown.frame.height:,} row{'' if shown.frame.height == 1 else 's'}"
+    size = counted(shown.frame.height, "row")
     return (
         f'<p class="download"><a download="{name}.csv" href="data:text/csv;charset=utf-8;base64,{data}">'
         f"Download {html_text(shown.name)} as CSV ({size})</a></p>"

@@ -88,11 +88,6 @@ def tied_tile(tied: TiedTogether) -> Tile:
     return Tile("Tied by", first, rest, DOUBT if tied.is_loose else PLAIN)
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, for instance ``1 table`` or ``4,096 tables``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def shown_of(shown: int, there: int, what: str) -> str:
     """How much of something is on the page, in a sentence."""
     if shown == there:

@@ -13,7 +13,7 @@ import polars as pl
 from blue_solvers.reporting.for_readers import NO_NAMES, listed_sections
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page, tied_tile
 from blue_solvers.reporting.precision import GEOLEVEL, LARGEST, MEASURED, TABLE, with_saved
-from blue_solvers.reporting.stored_judgement import stored_certificate, stored_fit
+from blue_solvers.reporting.stored_judgement import certificate_said, stored_fit
 from blue_solvers.reporting.streamed_median import median_and_largest
 from blue_solvers.reporting.unjudged import unjudged_page
 from blue_solvers.results.checksums import DamagedError
@@ -173,6 +173,6 @@ def stored_page(folder: Path, level: float, names: Mapping[str, str] = NO_NAMES)
     if proof.certificate is not None or proof.fit is not None:
         known["fit"] = stored_fit(proof.fit, stored.fit_schema)
     if proof.certificate is not None:
-        known["certificate"] = stored_certificate(proof.certificate)
+        known["certificate"] = certificate_said(proof.certificate)
     page = unjudged_page(folder.name, precision, listed, advice, made, known, tied_tile(stored.tied), stored.doubt)
     return replace(page, places=partial(stored.first_numbers, level=level))

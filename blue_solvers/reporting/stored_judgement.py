@@ -1,13 +1,14 @@
-"""What a stored result says of its own fit and certificate."""
+"""What a page says of a certificate, and of the fit that a stored result has."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from blue_solvers.reporting.fit_picture import fit_picture
-from blue_solvers.reporting.page_parts import DOUBT, GOOD, Section, Shown, Tile, counted, small
+from blue_solvers.reporting.page_parts import DOUBT, GOOD, Section, Shown, Tile, small
 from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
+from constraint_builders.printable import counted
 
 FORMATS = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f", "adjustment_z": "+.2f"}
 
@@ -40,26 +41,27 @@ def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
     return Tile("Noise of the measurements", verdict, chi, tone), Section("fit", "Fit", sentences, picture, tables)
 
 
-def may_be_as_far_as(bound: float) -> str:
-    """Of a bound that proves nothing."""
-    return (
-        "Not proved to be the best linear unbiased estimate: some figure may be as far as "
-        f"{small(bound)} of its own standard errors from it."
-    )
+def certificate_said(
+    proof: Certificate, figure: str = "figure", when: str = "was proved when it was made,", rounding: float = 0.0
+) -> tuple[Tile, Section]:
+    """What is proved of an estimate, its figures being off by no more than `rounding` standard errors beside that.
 
-
-def stored_certificate(proof: Certificate) -> tuple[Tile, Section]:
-    """The proof that was worked out with the estimates."""
+    `figure` is what the bound is of, and `when` says when that was worked out.
+    """
     if proof.bound is None:
-        sentence = f"Not proved to be the best linear unbiased estimate: {proof.reason}."
         tile = Tile("Certificate", "not proved", proof.reason, DOUBT)
-        return tile, Section("certificate", "Certificate", [sentence])
-    if not proof.is_proved:
+        said = f"Not proved to be the best linear unbiased estimate: {proof.reason}."
+    elif not proof.is_proved:
         tile = Tile("Certificate", "not proved", f"bound {small(proof.bound)}", DOUBT)
-        return tile, Section("certificate", "Certificate", [may_be_as_far_as(proof.bound)])
-    sentence = (
-        f"No figure is further than {small(proof.bound)} of its own standard errors from the best linear unbiased "
-        f"estimate. That was proved when it was made, without a solver, from {proof.reason}."
-    )
-    tile = Tile("Certificate", "proved", f"within {small(proof.bound)} standard errors of the best estimate", GOOD)
-    return tile, Section("certificate", "Certificate", [sentence])
+        said = (
+            "Not proved to be the best linear unbiased estimate: some figure may be as far as "
+            f"{small(proof.bound)} of its own standard errors from it."
+        )
+    else:
+        within = f"within {small(proof.bound + rounding)} standard errors of the best estimate"
+        tile = Tile("Certificate", "proved", within, GOOD)
+        said = (
+            f"No {figure} is further than {small(proof.bound)} of its own standard errors from the best linear "
+            f"unbiased estimate. That {when} without a solver, from {proof.reason}."
+        )
+    return tile, Section("certificate", "Certificate", [said])

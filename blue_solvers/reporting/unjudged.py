@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 import polars as pl
 
-from blue_solvers.reporting.page_parts import DOUBT, Page, Section, Tile, counted
+from blue_solvers.reporting.page_parts import DOUBT, Page, Section, Tile
 from blue_solvers.reporting.precision import precision_section
+from constraint_builders.printable import counted
 
 
 def unjudged_page(

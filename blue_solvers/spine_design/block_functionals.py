@@ -14,6 +14,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.geography import Entities
+from constraint_builders.printable import counted
 from constraint_builders.relations.marginals import margin_matrix
 
 
@@ -134,8 +135,8 @@ class BlockFunctionals:
         return np.array([number[key] for key in keys], dtype=np.intp)
 
     def __repr__(self) -> str:
-        plural = "" if self.size == 1 else "s"
-        return f"BlockFunctionals({self.size:,} functional{plural} of {self.blocks:,} blocks of {self.cells:,} cells)"
+        size = counted(self.size, "functional")
+        return f"BlockFunctionals({size} of {self.blocks:,} blocks of {self.cells:,} cells)"
 
 
 def read_functionals(given: Entities | BlockFunctionals, schema: Schema, blocks: int) -> BlockFunctionals:
