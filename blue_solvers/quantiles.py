@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 import scipy  # which takes `special` when it is named: that costs as much as all solvers
 
-from constraint_builders.description.reals import proper_share
+from constraint_builders.description.reals import share
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
@@ -32,7 +32,7 @@ def takes_confidence_level(function: Callable[Given, Returned]) -> Callable[Give
 
 def read_level(level: float) -> float:
     """A confidence level of any kind of number as a float; `ValueError` for what is none."""
-    return proper_share(level, "confidence_level")
+    return share(level, "confidence_level")
 
 
 def normal_multiple(level: float) -> float:

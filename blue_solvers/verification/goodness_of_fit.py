@@ -34,7 +34,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import Places
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import proper_share, whole_number
+from constraint_builders.description.reals import share, whole_number
 from constraint_builders.description.source_values import SourceValues
 from constraint_builders.vectors import refuse_large_values
 
@@ -273,8 +273,8 @@ class Fit:
         ndarray, (N,)
             In units of the counts.
         """
-        each = -np.expm1(np.log1p(-proper_share(level, "level")) / max(self.checked, 1))
-        distance = float(scipy.special.ndtri(proper_share(power, "power")) - scipy.special.ndtri(each / 2))
+        each = -np.expm1(np.log1p(-share(level, "level")) / max(self.checked, 1))
+        distance = float(scipy.special.ndtri(share(power, "power")) - scipy.special.ndtri(each / 2))
         sd = np.sqrt(np.where(self.status == CHECKED, self.variances, np.inf))
         return sd * distance * np.sqrt(reciprocal(np.where(self.status == CHECKED, self.redundancy, 1.0)))
 

@@ -72,7 +72,7 @@ def share(value: Any, what: str) -> float:
     """One number between 0 and 1, both excluded, of any kind as a float; `ValueError` for anything else."""
     number = real_number(value, what)
     if not 0 < number < 1:
-        raise ValueError(f"{what} is {shown(value)}: give a number between 0 and 1, both excluded")
+        raise ValueError(f"{what} must lie between 0 and 1, both excluded: got {shown(value)}")
     return number
 
 
@@ -81,14 +81,6 @@ def unit_number(value: Any, what: str) -> float:
     number = real_number(value, what)
     if not 0 <= number <= 1:
         raise ValueError(f"{what} is {shown(value)}: give a number from 0 to 1")
-    return number
-
-
-def proper_share(value: Any, what: str) -> float:
-    """A number of any kind between 0 and 1, both excluded, as a float; `ValueError` for anything else."""
-    number = real_number(value, what)
-    if not 0 < number < 1:
-        raise ValueError(f"{what} must lie between 0 and 1, as 0.95 does: got {shown(value)}")
     return number
 
 
