@@ -46,6 +46,16 @@ class Elimination:
     free_columns: NDArray[np.intp]
     nearly_dependent: NDArray[np.intp]
 
+    def completing(self, known: NDArray[np.bool_]) -> sparse.csr_array:
+        """Cells, (n,), by those that are known, (n, n): themselves, or as they were solved; nothing of others."""
+        n, cells = known.size, self.solved_columns
+        itself = known.astype(float)
+        itself[cells] += 1  # which the solved rows take off
+        rows = sparse.csr_array((np.ones(cells.size), (cells, np.arange(cells.size))), shape=(n, cells.size))
+        found = sparse.csr_array(sparse.diags_array(itself) - rows @ self.solved[:, :n])
+        found.eliminate_zeros()
+        return found
+
 
 def eliminate(A: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """Eliminate columns from the equations ``A x = 0``.

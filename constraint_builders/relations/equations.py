@@ -156,15 +156,9 @@ class Relations(ABC):
         C is (n, n), the identity on measured cells.
         """
         m, elimination = self._measured, self.elimination("independent")
-        n = m.observed.size
-        solved, cells = elimination.solved, elimination.solved_columns
-        placement = sparse.csr_array((np.ones(cells.size), (cells, np.arange(cells.size))), shape=(n, cells.size))
-        follow = sparse.csr_array(-(placement @ solved))
-        identity = sparse.diags_array((~m.unmeasured).astype(float))
-        C = sparse.csr_array(identity + follow[:, :n])
-        C = sparse.csr_array(C + sparse.diags_array(np.bincount(cells, minlength=n).astype(float)))
-        C.eliminate_zeros()
-        return C, follow[:, [n]].toarray().ravel()
+        c = np.zeros(m.observed.size)
+        c[elimination.solved_columns] = -elimination.solved[:, [c.size]].toarray().ravel()
+        return elimination.completing(~m.unmeasured), c
 
     @cached_property
     def between_exact(self) -> Equations:

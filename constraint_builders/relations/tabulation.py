@@ -112,14 +112,8 @@ class SumsOfMeasured:
             return None
         if m.has_equalities or m.has_zeros or not m.has_unmeasured:
             return None
-        elimination, n = relations.open_elimination, m.observed.size
-        if elimination.free_columns.size:
-            return None
-        cells, count = elimination.solved_columns, elimination.solved_columns.size
-        placed = sparse.csr_array((np.ones(count), (cells, np.arange(count))), shape=(n, count))
-        others = sparse.diags_array((~m.unmeasured).astype(float))
-        follow = placed @ elimination.solved - sparse.diags_array(m.unmeasured.astype(float))
-        return sparse.csr_array(others - follow)
+        elimination = relations.open_elimination
+        return None if elimination.free_columns.size else elimination.completing(~m.unmeasured)
 
     def _of_one_table(self, level: int, table: Table) -> sparse.csr_array | None:
         own = self._at_level(level, table)
