@@ -25,7 +25,7 @@ from blue_solvers.reporting.page_parts import (
 )
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
-from blue_solvers.reporting.stored_judgement import certificate_said
+from blue_solvers.reporting.stored_judgement import FORMATS, UNCHECKED, certificate_said
 from blue_solvers.verification import Fit
 from constraint_builders.description.layout import Layout
 from constraint_builders.printable import counted
@@ -96,8 +96,7 @@ def _fit_tile(fit: Fit) -> Tile:
 
 def _fit_section(fit: Fit) -> Section:
     if not fit.degrees_of_freedom:
-        reason = "No measurement checks another, so that nothing can be said of their noise."
-        return Section("fit", "Fit", [reason])
+        return UNCHECKED
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
     drawn = fit.replicates
     how = "the noise taken for Gaussian" if drawn is None else f"by {drawn.totals.size:,} replicates of the noise"
@@ -109,8 +108,7 @@ def _fit_section(fit: Fit) -> Section:
     frame = _by_table(fit)
     of_tables, picture = fit_picture(frame)
     sentences += of_tables
-    formats = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f"}
-    tables = [Shown("fit by table", "Chi-square by table", frame, formats), _worst(fit)]
+    tables = [Shown("fit by table", "Chi-square by table", frame, FORMATS), _worst(fit)]
     return Section("fit", "Fit", sentences, picture, tables)
 
 
@@ -131,8 +129,7 @@ def _worst(fit: Fit) -> Shown:
         rows.append((*_named(fit, position), worst.value, worst.expected, -worst.residual, worst.probability))
     columns = ["measured", "the others say", "adjustment_z", "chance of one so large"]
     caption = f"Furthest from what the others say: {counted(len(rows), 'cell')} of {fit.checked:,} checked"
-    formats = {"adjustment_z": "+.2f", "chance of one so large": ".2g"}
-    return Shown("worst residuals", caption, _frame([*_cell_names(fit), *columns], rows), formats)
+    return Shown("worst residuals", caption, _frame([*_cell_names(fit), *columns], rows), FORMATS)
 
 
 def _certificate(est: Estimate, difference: Difference | None) -> tuple[Tile, Section]:
@@ -177,8 +174,7 @@ def _largest_adjustments(fit: Fit) -> tuple[tuple[str, str], Shown]:
         rows.append((*_named(fit, position), value, value + moved, moved, z))
     columns = ["measured", "estimate", "adjustment", "adjustment_z"]
     caption = f"Largest adjustments: {counted(len(rows), 'cell')} of {int(noisy.sum()):,} measured with noise"
-    formats = {"adjustment": "+,.4g", "adjustment_z": "+.2f"}
-    shown = Shown("largest adjustments", caption, _frame([*_cell_names(fit), *columns], rows), formats)
+    shown = Shown("largest adjustments", caption, _frame([*_cell_names(fit), *columns], rows), FORMATS)
     if not rows:
         return ("none", "nothing was measured twice"), shown
     return (f"{rows[0][-1]:+.2f} standard errors", fit.describe(fit.furthest(1)[0])), shown

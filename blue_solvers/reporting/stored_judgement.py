@@ -10,7 +10,11 @@ from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
 from constraint_builders.printable import counted
 
-FORMATS = {"statistic": ",.4g", "expected": ",.4g", "z": "+.2f", "adjustment_z": "+.2f"}
+FORMATS = {
+    **dict.fromkeys(("statistic", "expected"), ",.4g"), **dict.fromkeys(("z", "adjustment_z"), "+.2f"),
+    "adjustment": "+,.4g", "chance of one so large": ".2g",
+}  # fmt: skip
+UNCHECKED = Section("fit", "Fit", ["No measurement checks another, so that nothing can be said of their noise."])
 
 
 def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
@@ -19,8 +23,7 @@ def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
         reason = "Nobody tested whether the measurements fit their noise when the estimates were made."
         return Tile("Fit", "not tested", "when it was estimated", DOUBT), Section("fit", "Fit", [reason])
     if not fit.degrees_of_freedom:
-        reason = "No measurement checks another, so that nothing can be said of their noise."
-        return Tile("Fit", "cannot be tested", "no measurement checks another", DOUBT), Section("fit", "Fit", [reason])
+        return Tile("Fit", "cannot be tested", "no measurement checks another", DOUBT), UNCHECKED
     chi = f"chi-square {fit.statistic:,.6g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
     verdict, tone = ("as declared", GOOD) if fit.fits else ("not as declared", DOUBT)
     rows = [(level, table, own.statistic, own.expectation, own.z) for (level, table), own in fit.tables.items()]
