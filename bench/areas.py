@@ -39,17 +39,13 @@ FULL = {
     "M5 x day, week, month": ("times", 28),
     "joint, 5,000 blocks": ("joint", 5000),
 }
-COLUMNS = {
-    "case": "", "areas": ",", "cells in": ",", "out": ",", "solver": "", "describe s": ".2f", "prepare s": ".2f",
-    "apply s": ".3f", "x spine": ".2f", "variances s": ".3f", "x apply": ".1f",
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
     quick = is_quick(argv, "areas", __doc__, "smaller cases, in seconds")
     print(block_geoids()[0])
-    print_apart("areas", COLUMNS, QUICK if quick else FULL)
+    print_apart("areas", QUICK if quick else FULL)
 
 
 def measure(kind: str, size: int) -> dict[str, float | str | None]:

@@ -13,21 +13,15 @@ product at one geounit, age groups that cross included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 from bench import solvers
-from bench.measuring import parser_of, print_table, row_of
-from bench.problems import cellwise, dhc_persons, state
+from bench.measuring import parser_of, print_figures
+from bench.problems import PROBLEMS, cellwise
 from blue_solvers import Auto, Cholesky, ConjugateGradient, SeaBlue, Solver, TwoPass
-from constraint_builders import Problem
 
-CASES: dict[str, Callable[[], Problem]] = {
-    **{name: solvers.CASES[name] for name in ("4^4", "5^5", "6^6", "pl94", "pl94 x 55", "dhc")},
-    "Rhode Island": partial(state, "16"),
-    "dhc persons": dhc_persons,
-}
+CASES = ("4^4", "5^5", "6^6", "pl94", "pl94 x 55", "dhc", "16 cells", "dhc persons")
 SOLVERS: dict[str, Solver] = {
     "two_pass": ConjugateGradient(preconditioner="two_pass"),
     "jacobi": ConjugateGradient(),
@@ -38,10 +32,6 @@ SOLVERS: dict[str, Solver] = {
 }
 RATIOS, LAWS, QUICK = (3.0, 100.0, 10_000.0), ("uniform", "log-uniform"), ("4^4", "pl94")
 TIMEOUT = 120.0
-COLUMNS = {
-    "case": "", "law": "", "ratio": "g", "solver": "", "prepare s": ".3f", "apply s": ".4f", "x equal": ".1f",
-    "peak MiB": ".1f", "iterations": "", "error": ".1e",
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
@@ -51,16 +41,16 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     ratios = RATIOS[:1] if options.quick else RATIOS
     cases = options.case or (QUICK if options.quick else CASES)
-    print_table(COLUMNS, (row_of(COLUMNS, figures) for case in cases for figures in _figures(case, ratios)))
+    print_figures((figures for case in cases for figures in _figures(case, ratios)), cases)
 
 
 def _figures(case: str, ratios: tuple[float, ...]) -> Iterator[dict[str, Any]]:
-    equal = CASES[case]()
+    equal = PROBLEMS[case]()
     closed_form = {"closed form": TwoPass() if equal.spine else SeaBlue()}
-    unit = next(solvers.measured(case, equal, closed_form, timeout=TIMEOUT)).get("apply s")
+    unit = next(solvers.measured(case, equal, closed_form, timeout=TIMEOUT))["apply s"]
     for law in LAWS:
         for ratio in ratios:
             problem = cellwise(equal, ratio, law)
             for own in solvers.measured(case, problem, SOLVERS, columns=1, timeout=TIMEOUT):
-                shown = unit and own.get("apply s") and own["apply s"] / unit
-                yield {**own, "law": law, "ratio": ratio, "x equal": shown}
+                times = unit and own["apply s"] and own["apply s"] / unit
+                yield {"case": case, "law": law, "ratio": ratio, **own, "x equal": times}

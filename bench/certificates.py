@@ -12,25 +12,21 @@ whose bound is below the error; each is printed. Times are CPU time; "x apply" c
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bench.measuring import parser_of, print_table, row_of, timed
-from bench.problems import block_geoids, m5, state
-from bench.synthetic_answers import HEADER, broken, collect, table, tightness
+from bench.measuring import parser_of, print_figures, timed
+from bench.problems import PROBLEMS
+from bench.synthetic_answers import broken, collect, table, tightness
 from blue_solvers import blue
 from blue_solvers.verification import certify
-from constraint_builders import Problem, gallery
+from constraint_builders import Problem
 from noise_mechanisms import add_noise
 
-COLUMNS = {
-    "problem": "", "cells": ",", "bound": "", "disagreement": ".1e", "plan+apply s": ".3f", "apply s": ".4f",
-    "certify s": ".4f", "x apply": ".1f",
-}  # fmt: skip
+SMALL = ("toy", "pl94", "5^5", "6^6", "adult two-way")
+QUICK, FULL = (*SMALL, "M5, an item in 100", "16 cells"), (*SMALL, "2^12", "adult", "50 x 10", "M5", "2,016 cells")
 
 
 def main(argv: list[str]) -> None:
@@ -43,39 +39,17 @@ def main(argv: list[str]) -> None:
     with TemporaryDirectory() as folder:
         _print_invented(options, options.records or Path(folder) / "answers.jsonl")
     print()
-    problems = _problems(options.quick)
-    print_table(COLUMNS, (row_of(COLUMNS, _cost(name, make().observing())) for name, make in problems.items()))
+    names = QUICK if options.quick else FULL
+    print_figures((_cost(name, PROBLEMS[name]().observing()) for name in names), names)
 
 
 def _print_invented(options: argparse.Namespace, records: Path) -> None:
     found = collect(options.problems or (90 if options.quick else 20_000), records, options.workers)
     problems = len({(answer.kind, answer.seed) for answer in found})
     print(f"{problems:,} invented problems, {len(found):,} answers; {tightness(found)}")
-    print_table(HEADER, table(found))
+    print_figures(rows := table(found), (row["kind"] for row in rows))
     for line in broken(found):
         print(line)
-
-
-def _problems(quick: bool) -> dict[str, Callable[[], Problem]]:
-    found: dict[str, Callable[[], Problem]] = {
-        "toy": gallery.toy,
-        "PL94": gallery.pl94,
-        "5^5": partial(gallery.cube, 5, 5),
-        "6^6": partial(gallery.cube, 6, 6),
-        "Adult, two-way": partial(gallery.adult, 2),
-    }
-    if not quick:
-        found |= {"2^12": partial(gallery.cube, 12, 2), "Adult, three-way": gallery.adult,
-                  "50 x 10, three-way": gallery.wide}  # fmt: skip
-    found["M5's shape, one item in 100" if quick else "M5's shape"] = partial(_m5, 100 if quick else 1)
-    cells = "16" if quick else "2016"
-    return found | {f"{block_geoids()[0]}, {cells} cells": partial(state, cells)}
-
-
-def _m5(part: int) -> Problem:
-    """The sums of sales over twelve crossed levels, each with a variance of its own."""
-    S = m5(part)
-    return Problem.from_summing_matrix(S, np.random.default_rng(0).uniform(1, 3, S.shape[0]) * np.diff(S.indptr))
 
 
 def _cost(name: str, problem: Problem) -> dict[str, object]:
@@ -87,7 +61,7 @@ def _cost(name: str, problem: Problem) -> dict[str, object]:
     return {
         "problem": name,
         "cells": size,
-        "bound": "none: " + certificate.reason if certificate.bound is None else f"{certificate.bound:.1e}",
+        "bound": "none: " + certificate.reason if certificate.bound is None else certificate.bound,
         "disagreement": certificate.violation,
         "plan+apply s": first,
         "apply s": apply,

@@ -13,36 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from bench.measuring import best_seconds, copy_seconds, is_quick, print_table, row_of, timed
-from bench.problems import margins
+from bench.measuring import best_seconds, copy_seconds, is_quick, print_figures, timed
+from bench.problems import PROBLEMS
 from blue_solvers import blue
 from constraint_builders import Problem, Schema, gallery
 
 AT_ONCE = 64  # columns
 MOST_NUMBERS = 5e6  # that these may have
-COLUMNS = {
-    "problem": "", "cells in": ",", "out": ",", "first s": ".4f", "x apply": ".0f", "apply ms": ".4f", "x copy": ".1f",
-    "adjoint x copy": ".1f", "64 columns x copy": ".1f",
-}  # fmt: skip
-SMALL: dict[str, Callable[[], Problem]] = {
-    "PL94, one recode": gallery.pl94,
-    "5^5": partial(gallery.cube, 5, 5),
-    "6^6": partial(gallery.cube, 6, 6),
-    "Adult up to two-way": partial(gallery.adult, 2),
-    "2 to 15 levels, three-way": partial(margins, range(2, 16), 3),
-}
-LARGE: dict[str, Callable[[], Problem]] = {
-    "2 to 11 levels, four-way": partial(margins, range(2, 12), 4),
-    "2^12": partial(gallery.cube, 12, 2),
-    "7^7": partial(gallery.cube, 7, 7),
-    "DHC": gallery.dhc,
-    "PL94 x 55 counties": partial(gallery.pl94_counties, 55),
-    "Adult up to three-way": gallery.adult,
-    "50 x 10 up to three-way": gallery.wide,
-}
+SMALL = ("pl94", "5^5", "6^6", "adult two-way", "2 to 15 levels, three-way")
+LARGE = ("2 to 11 levels, four-way", "2^12", "7^7", "dhc", "pl94 x 55", "adult", "50 x 10")
 
 
 def main(argv: list[str]) -> None:
@@ -50,12 +33,12 @@ def main(argv: list[str]) -> None:
     quick = is_quick(argv, "closed_forms", __doc__, "small problems, and few invented schemas")
     for warm in (gallery.cube(6, 6), gallery.pl94()):
         blue(warm) @ np.zeros(warm.observed.size)  # loads compiled loops
-    problems = SMALL if quick else SMALL | LARGE
-    print_table(COLUMNS, (row_of(COLUMNS, _measured(name, make)) for name, make in problems.items()), problems)
+    names = SMALL if quick else SMALL + LARGE
+    print_figures((_measured(name, PROBLEMS[name]) for name in names), names)
     print()
     found = [_measured(name, make) for name, make in _invented(5 if quick else 20)]
     worst = max(found, key=lambda figures: figures["x copy"])
-    print_table(COLUMNS, [row_of(COLUMNS, figures) for figures in (*found, {**worst, "problem": "worst"})])
+    print_figures([*found, {**worst, "problem": "worst"}], (figures["problem"] for figures in found))
 
 
 def _invented(count: int) -> Iterator[tuple[str, Callable[[], Problem]]]:
@@ -78,12 +61,16 @@ def _invented(count: int) -> Iterator[tuple[str, Callable[[], Problem]]]:
         yield described, partial(Problem, Schema(levels, recodes=recodes), tables)
 
 
-def _measured(name: str, make: Callable[[], Problem]) -> dict[str, float | str]:
+def _measured(name: str, make: Callable[[], Problem]) -> dict[str, Any]:
     """Figures of a problem, by the headings of columns."""
     y = np.random.default_rng(0).standard_normal(make().observed.size)
     (P, x), first = timed(lambda: ((P := blue(make())), P @ y))
     apply, adjoint, copy = best_seconds(lambda: P @ y), best_seconds(lambda: P.T @ x), copy_seconds(y, x)
-    figures: dict[str, float | str] = {
+    many = None
+    if AT_ONCE * max(y.size, x.size) <= MOST_NUMBERS:
+        Y = np.repeat(y[:, None], AT_ONCE, axis=1)
+        many = best_seconds(lambda: P @ Y) / copy_seconds(Y, P @ Y)
+    return {
         "problem": name,
         "cells in": y.size,
         "out": x.size,
@@ -92,8 +79,5 @@ def _measured(name: str, make: Callable[[], Problem]) -> dict[str, float | str]:
         "apply ms": 1e3 * apply,
         "x copy": apply / copy,
         "adjoint x copy": adjoint / copy,
+        "64 columns x copy": many,
     }
-    if AT_ONCE * max(y.size, x.size) <= MOST_NUMBERS:
-        Y = np.repeat(y[:, None], AT_ONCE, axis=1)
-        figures["64 columns x copy"] = best_seconds(lambda: P @ Y) / copy_seconds(Y, P @ Y)
-    return figures

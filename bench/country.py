@@ -67,7 +67,7 @@ def print_seconds(passes: Passes, states: list[State]) -> None:
     country = np.array([*(total[:-1] * scale), total[-1]])
     header = ["state", "blocks", "up: processor s", "wall s", "down: processor s", "wall s", "peak MB so far"]
     printed = {**rows, "all": total, "country": country}
-    print_table(header, [[name, f"{own[0]:,.0f}", *(f"{x:,.1f}" for x in own[1:])] for name, own in printed.items()])
+    print_table(header, [[name, *own] for name, own in printed.items()])
     print(f"projected to the country: {(country[1] + country[3]) / 3600:.2f} hours of one processor")
 
 
@@ -77,10 +77,8 @@ def print_findings(found: dict[str, Any]) -> None:
     for level in LEVELS:
         own, fit = found["errors"][level], found["fit"][level]
         z = (fit["statistic"] - fit["expectation"]) / (2 * fit["expectation"]) ** 0.5
-        rows.append([
-            level, f"{own['cells']:,}", f"{own['covered'] / own['cells']:.4f}", f"{own['squares'] / own['cells']:.4f}",
-            f"{fit['statistic']:,.1f}", f"{fit['expectation']:,.1f}", f"{z:+.2f}",
-        ])  # fmt: skip
+        shares = [f"{own[name] / own['cells']:.4f}" for name in ("covered", "squares")]
+        rows.append([level, own["cells"], *shares, fit["statistic"], fit["expectation"], z])
     header = ["geolevel", "estimates", "95 % intervals hold", "squared error / variance", "chi-square", "expected", "z"]
     print_table(header, rows)
     certificate = found["certificate"]

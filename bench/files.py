@@ -60,7 +60,7 @@ def main(argv: list[str]) -> None:
         print_table(["stage", "user s", "system s", "peak MB"], figures_apart("files", "stages", folder, cells))
 
 
-def measure(step: str, folder: str, cells: str) -> int | list[list[str]]:
+def measure(step: str, folder: str, cells: str) -> int | list[list[object]]:
     """One of the steps that are taken in processes of their own."""
     return release(Path(folder), cells) if step == "release" else stages(Path(folder))
 
@@ -89,7 +89,7 @@ def _coarse_settings(problem: Problem) -> str:
     )
 
 
-def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> Iterator[list[str]]:
+def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> Iterator[list[object]]:
     """Rows of the first table."""
     whole = 8.0 * 3 * size  # measurements, estimates and standard errors as numbers
     command = ["-m", "blue_solvers.cli", "estimate", str(place / "release"), "--out"]
@@ -107,9 +107,9 @@ def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> Itera
                 found[name].append((seconds - beside, peak))
     for name, own in found.items():
         pairs = (zip(own, found[other], strict=True) for other in (*PEERS, "in memory"))
-        ratios = [f"{statistics.median(a[0] / b[0] for a, b in pair):.2f}" for pair in pairs]
+        ratios = [statistics.median(a[0] / b[0] for a, b in pair) for pair in pairs]
         seconds, peak = statistics.median(a[0] for a in own), max(a[1] for a in own)
-        yield [name, f"{seconds:.2f}", *ratios, f"{peak / 1e6:,.0f}", f"{peak / whole:.2f}"]
+        yield [name, seconds, *ratios, peak / 1e6, peak / whole]
 
 
 def _run(arguments: Sequence[str], modules: Path) -> tuple[float, float, str]:
@@ -128,16 +128,15 @@ def _run(arguments: Sequence[str], modules: Path) -> tuple[float, float, str]:
         return usage.ru_utime + usage.ru_stime, 1024.0 * usage.ru_maxrss, printed.read()
 
 
-def stages(place: Path) -> list[list[str]]:
+def stages(place: Path) -> list[list[object]]:
     """What every stage of the run in memory takes."""
-    found: list[list[str]] = []
+    found: list[list[object]] = []
     before = [0.0, 0.0]
 
     def passed(name: str) -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         now = [usage.ru_utime, usage.ru_stime]
-        spent = (f"{a - b:.2f}" for a, b in zip(now, before, strict=True))
-        found.append([name, *spent, f"{usage.ru_maxrss // 1000}"])
+        found.append([name, *(a - b for a, b in zip(now, before, strict=True)), usage.ru_maxrss // 1000])
         before[:] = now
 
     import blue_solvers.cli  # noqa: F401  it is all that the command imports

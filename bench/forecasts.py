@@ -87,7 +87,7 @@ def coverages(every: int) -> Iterator[list[object]]:
                     inside.append((low <= came) & (came <= high))
             shares = {name: np.mean(inside, axis=(0, 1)) for name, inside in held.items()}
             for step in (0, HORIZON - 1):
-                yield [method, str(times), str(step + 1), *(f"{100 * own[step]:.1f}" for own in shares.values())]
+                yield [method, times, step + 1, *(100 * own[step] for own in shares.values())]
 
 
 def crossed(side: int) -> sparse.csr_array:
@@ -115,7 +115,7 @@ def speeds(quick: bool) -> Iterator[list[object]]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 seconds = shortest(*(partial(repeated, call, calls_at_once) for call in calls), rounds=ROUNDS)
-            yield [name, f"{S.shape[0]:,}", weights, *(f"{1e3 * own / calls_at_once:.2f}" for own in seconds)]
+            yield [name, S.shape[0], weights, *(1e3 * own / calls_at_once for own in seconds)]
 
 
 def repeated(call: Callable[[], object], times: int) -> None:

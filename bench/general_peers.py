@@ -36,22 +36,19 @@ def by_splu(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:
     return lambda: y - pull @ factor.solve(A @ y)
 
 
-def by_clarabel(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:
-    """A quadratic program, to the tolerances that it comes with."""
+def by_clarabel(A: sparse.csr_array, variances: NDArray, y: NDArray, lower: NDArray | float = -np.inf) -> Work:
+    """A quadratic program, to the tolerances that it comes with; `lower` are least values, (n,)."""
     import clarabel
 
     _refuse_many(A)
     settings: Any = clarabel.DefaultSettings()
     settings.verbose = False
-    P = sparse.csc_matrix(sparse.diags_array(1 / variances))
-    equations, cones = sparse.csc_matrix(A), [clarabel.ZeroConeT(A.shape[0])]
-    zeros = np.zeros(A.shape[0])
-
-    def work() -> NDArray:
-        solver = clarabel.DefaultSolver(P, -y / variances, equations, zeros, cones, settings)
-        return np.array(solver.solve().x)
-
-    return work
+    least = np.broadcast_to(lower, y.size)
+    held = np.flatnonzero(np.isfinite(least))
+    rows = sparse.csc_matrix(sparse.vstack([A, -sparse.eye_array(y.size, format="csr")[held]]))
+    ends, P = np.concatenate([np.zeros(A.shape[0]), -least[held]]), sparse.csc_matrix(sparse.diags_array(1 / variances))
+    cones = [clarabel.ZeroConeT(A.shape[0]), clarabel.NonnegativeConeT(held.size)][: 1 + bool(held.size)]
+    return lambda: np.array(clarabel.DefaultSolver(P, -y / variances, rows, ends, cones, settings).solve().x)
 
 
 def _refuse_many(A: sparse.csr_array) -> None:

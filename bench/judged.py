@@ -65,7 +65,7 @@ class Forecasts:
     truth: Float
     y: Float
 
-    def answered(self, answers: dict[str, Answer]) -> Iterator[tuple[list[str], Float | None]]:
+    def answered(self, answers: dict[str, Answer]) -> Iterator[tuple[list[object], Float | None]]:
         """The row that each answer begins, and the answer; what others' code raises is told as its answer."""
         for called, answer in answers.items():
             start = [self.name, self.kind, called]
@@ -74,7 +74,7 @@ class Forecasts:
             except Exception as error:
                 yield [*start, "", f"{type(error).__name__}: {error}"[:60]], None
             else:
-                yield [*start, f"{seconds:.2f}"], x
+                yield [*start, seconds], x
 
     def leaves(self, x: Float) -> Float:
         """The bottom series."""
@@ -95,7 +95,7 @@ def forecasts_of(name: str, S: sparse.csr_array) -> Iterator[Forecasts]:
         yield Forecasts(name, kind, S, variances, truth, truth + rng.normal(size=S.shape[0]) * np.sqrt(variances))
 
 
-def judged(own: Forecasts) -> Iterator[list[str]]:
+def judged(own: Forecasts) -> Iterator[list[object]]:
     """The distance of every answer from the best forecasts, and what it is off the truth."""
     problem = Problem.from_summing_matrix(own.S, own.variances)
     best = estimate(problem, own.y)
@@ -113,10 +113,10 @@ def judged(own: Forecasts) -> Iterator[list[str]]:
             (found,) = judge(problem, own.y, {"it": x}).iter_rows(named=True)
             worst = abs(own.leaves((x - best.values) / best.std_errors)).max()
             figures = [found["distance"], worst, own.leaf_error(x), found["disagreement"]]
-        yield [*start, *("" if figure is None else f"{figure:.2g}" for figure in figures)]
+        yield [*start, *figures]
 
 
-def not_negative(own: Forecasts) -> Iterator[list[str]]:
+def not_negative(own: Forecasts) -> Iterator[list[object]]:
     """The best forecasts that are not negative, beside the peer's two ways to some."""
     answers: dict[str, Answer] = {"ExactMinTrace": partial(_ours, nonnegative=True)}
     for qp in (True, False):
@@ -128,10 +128,10 @@ def not_negative(own: Forecasts) -> Iterator[list[str]]:
             continue
         squares = float(np.sum((x - own.y) ** 2 / own.variances))
         least = least or squares
-        yield [*start, f"{squares / least:.4f}", f"{own.leaf_error(x):.3g}"]
+        yield [*start, f"{squares / least:.4f}", own.leaf_error(x)]
 
 
-def of_systems(folder: Path | None, absent: list[str]) -> Iterator[list[str]]:
+def of_systems(folder: Path | None, absent: list[str]) -> Iterator[list[object]]:
     """The answers of systems for tables; those that are not there are told."""
     for repository in SYSTEMS:
         try:
@@ -141,8 +141,8 @@ def of_systems(folder: Path | None, absent: list[str]) -> Iterator[list[str]]:
             continue
         for case in cases:
             proof = certify(case.problem, case.y, case.x)
-            bound = proof.reason if proof.bound is None else f"{proof.bound:.1e}"
-            yield [case.task, case.system, f"{case.seconds:.4f}", bound, f"{proof.violation:.1e}"]
+            bound = proof.reason if proof.bound is None else proof.bound
+            yield [case.task, case.system, case.seconds, bound, proof.violation]
 
 
 def _ours(S: sparse.csr_array, variances: Float, y: Float, **options: bool) -> Float:

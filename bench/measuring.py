@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from itertools import groupby
 from typing import Any, TypeVar
 
 from blue_solvers.benchmarking.clock import best_seconds, copy_seconds, peak_bytes
@@ -18,7 +19,7 @@ from constraint_builders.compiled import compile_at_once
 
 __all__ = [
     "best_seconds", "copy_seconds", "figures_apart", "is_quick", "keep_freed_memory", "parser_of", "peak_bytes",
-    "print_apart", "print_table", "row_of", "shortest", "timed", "verdict",
+    "print_apart", "print_figures", "print_table", "shortest", "shown", "timed", "verdict",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -74,33 +75,38 @@ def figures_apart(module: str, *arguments: object, timeout: float = 900.0) -> An
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def print_apart(module: str, columns: Mapping[str, str], cases: Mapping[str, Sequence[object]]) -> None:
+def print_apart(module: str, cases: Mapping[str, Sequence[object]]) -> None:
     """Print a row a case as soon as a process of its own has measured it, or why it could not be.
 
     Parameters
     ----------
     module : str
         Of `bench`, whose `measure` gives figures by the headings of columns.
-    columns : mapping of str to str
-        How the figures under a heading are written; under the first one are the names of cases.
     cases : mapping of str to sequence
         What `measure` is called with.
     """
-    first = next(iter(columns))
 
-    def row(name: str, arguments: Sequence[object]) -> list[str]:
+    def row(name: str, arguments: Sequence[object]) -> dict[str, object]:
         found = figures_apart(module, *arguments)
-        return [name, found] if isinstance(found, str) else row_of(columns, {first: name, **found})
+        return {"case": name, **({"not measured": found} if isinstance(found, str) else found)}
 
-    print_table(columns, (row(name, arguments) for name, arguments in cases.items()), cases)
-
-
-def row_of(columns: Mapping[str, str], figures: Mapping[str, Any]) -> list[str]:
-    """Figures as they are written; nothing under headings that have none."""
-    return ["" if figures.get(name) is None else format(figures[name], how) for name, how in columns.items()]
+    print_figures((row(name, arguments) for name, arguments in cases.items()), cases)
 
 
-def print_table(header: Iterable[str], rows: Iterable[Sequence[str]], first: Iterable[str] = ()) -> None:
+def print_figures(rows: Iterable[Mapping[str, object]], first: Iterable[str] = ()) -> None:
+    """Print figures by their headings as they come, under a header again wherever these are others."""
+    for header, own in groupby(rows, tuple):
+        print_table(header, (list(row.values()) for row in own), first)
+
+
+def shown(figure: object) -> str:
+    """A figure to three digits, a count or more than 100 to the last whole one, and nothing where there is none."""
+    if isinstance(figure, int) or (isinstance(figure, float) and abs(figure) >= 100):
+        return f"{figure:,.0f}"
+    return f"{figure:.3g}" if isinstance(figure, float) else "" if figure is None else str(figure)
+
+
+def print_table(header: Iterable[str], rows: Iterable[Sequence[object]], first: Iterable[str] = ()) -> None:
     """Print rows under a header as they come, with what will be in the first column said beforehand.
 
     Columns are aligned as far as their widths are known by then.
@@ -109,15 +115,16 @@ def print_table(header: Iterable[str], rows: Iterable[Sequence[str]], first: Ite
     known = list(rows) if isinstance(rows, Sequence) else [[name] for name in first]
     widths = [max(map(len, column)) for column in zip(names, *(_filled(row, len(names)) for row in known), strict=True)]
     for number, row in enumerate(rows):
-        widths = [max(width, len(cell)) for width, cell in zip(widths, _filled(row, len(names)), strict=True)]
+        cells = _filled(row, len(names))
+        widths = [max(width, len(cell)) for width, cell in zip(widths, cells, strict=True)]
         if not number:
             _print_row(names, widths)
             _print_row(["-" * width for width in widths], widths)
-        _print_row(row, widths)
+        _print_row(cells, widths)
 
 
-def _filled(row: Sequence[str], size: int) -> list[str]:
-    return [*row, *[""] * (size - len(row))]
+def _filled(row: Sequence[object], size: int) -> list[str]:
+    return [*map(shown, row), *[""] * (size - len(row))]
 
 
 def _print_row(row: Sequence[str], widths: Sequence[int]) -> None:

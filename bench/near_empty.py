@@ -55,16 +55,16 @@ def near_empty(variables: int) -> Problem:
     return Problem(base.schema, dict.fromkeys([*sorted(map(str, base.observed.names)), "detailed"], VARIANCE))
 
 
-def redistricting(problem: Problem, people: int) -> list[str]:
+def redistricting(problem: Problem, people: int) -> list[object]:
     """Effort over one draw of counts that spread over many orders of magnitude."""
     rng, M = np.random.default_rng(0), problem.marginal_matrix()
     mean = np.exp(rng.normal(-3, 2.5, M.shape[1]))
     truth = M @ rng.poisson(mean * people / mean.sum())
     found, seconds = timed(partial(counts_posterior, problem, truth + draw_noise(problem, 1, rng)[:, 0], rng=1))
-    return [f"{found.effective_sizes.min():.0f}", f"{found.scale_reduction.max():.3f}", f"{seconds:.0f}"]
+    return [found.effective_sizes.min(), found.scale_reduction.max(), seconds]
 
 
-def measure(problem: Problem, draw: Callable[[np.random.Generator, int], np.ndarray], draws: int) -> list[str]:
+def measure(problem: Problem, draw: Callable[[np.random.Generator, int], np.ndarray], draws: int) -> list[object]:
     """Errors, coverage and effort over several draws of counts and of noise."""
     P, M = blue(problem), problem.marginal_matrix()
     squares, found = np.zeros(4), []
@@ -80,6 +80,4 @@ def measure(problem: Problem, draw: Callable[[np.random.Generator, int], np.ndar
         low, high = posterior.intervals(LEVEL)
         held = ((low <= truth) & (truth <= high)).mean()
         found.append((held, (high - low).mean(), posterior.effective_sizes.min(), seconds))
-    held, width, least, seconds = np.mean(found, axis=0)
-    errors = [f"{error:.3f}" for error in np.sqrt(squares)]
-    return [*errors, f"{held:.3f}", f"{width:.2f}", f"{least:.0f}", f"{seconds:.0f}"]
+    return [*np.sqrt(squares), *np.mean(found, axis=0)]

@@ -167,7 +167,5 @@ def _rival_of(case: Case) -> Rival:
     return Rival(case.system, "from the problem", ours, case.again, lambda _: off)
 
 
-def _row(own: Result) -> list[str]:
-    distance = "" if own.distance is None else f"{own.distance:.1e}"
-    times = [f"{own.ours_ms:.4g}", f"{own.peer_ms:.4g}", f"{own.ratio:.3g}"]
-    return [own.problem, f"{own.cells:,}", own.peer, own.timed, *times, distance]
+def _row(own: Result) -> list[object]:
+    return [own.problem, own.cells, own.peer, own.timed, own.ours_ms, own.peer_ms, own.ratio, own.distance]

@@ -88,7 +88,7 @@ def _counts(problem: Problem) -> np.ndarray:
     return np.random.default_rng(0).poisson(30 * means / means.sum(), shape)
 
 
-def _row(problem: Problem, P: BlueOperator, variances: TableVariances, y: np.ndarray, plant: Plant) -> list[str]:
+def _row(problem: Problem, P: BlueOperator, variances: TableVariances, y: np.ndarray, plant: Plant) -> list[object]:
     spoilt = y.copy()
     named = plant(problem.observed.tables(spoilt))
     fit, seconds = timed(lambda: fit_of_geography(problem, spoilt, P @ spoilt + P.offset, variances.of))
@@ -97,15 +97,5 @@ def _row(problem: Problem, P: BlueOperator, variances: TableVariances, y: np.nda
     at = f"{own.table} of {own.geolevel} {own.geocode}, cell {own.cell}"
     told = [f"{table} at {level}", at, geounit.geocode]
     found = "" if not named else "yes" if any(given.startswith(named) for given in told) and not fit.fits else "NO"
-    return [
-        "fits" if fit.fits else "DOES NOT FIT",
-        f"{fit.p_value:.1e}",
-        told[0],
-        f"{worst.z:+.1f}",
-        f"{own.residual:+.1f}",
-        at,
-        f"{fit.probability:.1e}",
-        f"{geounit.geocode}, z {geounit.z:+.1f}",
-        found,
-        f"{seconds:.1f}",
-    ]
+    verdict, place = "fits" if fit.fits else "DOES NOT FIT", f"{geounit.geocode}, z {geounit.z:+.1f}"
+    return [verdict, fit.p_value, told[0], worst.z, own.residual, at, fit.probability, place, found, seconds]

@@ -7,8 +7,10 @@ state of its shape elsewhere.
 
 from __future__ import annotations
 
+import csv
 import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -37,6 +39,13 @@ def block_geoids(path: Path = BLOCKS) -> tuple[str, list[str]]:
         return "an invented state", invented_geoids()
     with gzip.open(path, "rt") as file:
         return "Rhode Island", [line.split(",", 1)[0] for line in file][1:]
+
+
+def block_counts(path: Path = BLOCKS) -> Iterator[tuple[str, dict[str, int]]]:
+    """GEOIDs of Rhode Island's blocks, with the people of each by age and race, such as ``adult_hisp``."""
+    with gzip.open(path, "rt", newline="") as file:
+        for row in csv.DictReader(file):
+            yield row.pop("geoid"), {name: int(count) for name, count in row.items()}
 
 
 def invented_geoids(tracts: int = TRACTS) -> list[str]:
@@ -120,3 +129,32 @@ def sums(*levels: Sequence[NDArray[np.int64]]) -> sparse.csr_array:
         group = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].ravel()
         rows.append(sparse.csr_array((np.ones(group.size, dtype=np.int8), (group, np.arange(group.size)))))
     return sparse.csr_array(sparse.vstack(rows))
+
+
+def forecasts(S: sparse.csr_array) -> Problem:
+    """Each node forecast with a variance of its own, around the root of how many leaves it sums."""
+    variances = np.random.default_rng(SEED).uniform(1, 3, S.shape[0]) * np.sqrt(np.diff(S.indptr))
+    return Problem.from_summing_matrix(S, variances)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "toy": gallery.toy,
+    **{f"{k}^{k}": partial(gallery.cube, k, k) for k in range(3, 8)},
+    "2^12": partial(gallery.cube, 12, 2),
+    "pl94": gallery.pl94,
+    "pl94 x 55": partial(gallery.pl94_counties, 55),
+    "dhc": gallery.dhc,
+    "dhc persons": dhc_persons,
+    "adult two-way": partial(gallery.adult, 2),
+    "adult": gallery.adult,
+    "50 x 10": gallery.wide,
+    "2 to 15 levels, three-way": partial(margins, range(2, 16), 3),
+    "2 to 11 levels, four-way": partial(margins, range(2, 12), 4),
+    "16 cells": partial(state, "16"),
+    "16 cells x 8": partial(state, "16", 8),
+    "2,016 cells": partial(state, "2016"),
+    "M5": lambda: forecasts(m5()),
+    "M5, an item in 100": lambda: forecasts(m5(100)),
+    "tree of 80,000": lambda: forecasts(tree(78_000)),
+    "tree of 8,100,000": lambda: forecasts(tree(7_860_000)),
+}

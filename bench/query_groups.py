@@ -25,17 +25,13 @@ SPINES = {
     "1 + 2 + 6 not alike": ([-1, 0, 0, 1, 1, 2, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6),
 }
 DETAILED = "1 geounit, detailed"
-COLUMNS = {
-    "case": "", "cells in": ",", "projected s": ".2f", "plan s": ".2f", "apply s": ".2f", "variances s": ".2f",
-    "peak MB": ",.0f",
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
     quick = is_quick(argv, "query_groups", __doc__, "one geounit only")
     cases = list(SPINES)[:1] if quick else [*SPINES, DETAILED]
-    print_apart("query_groups", COLUMNS, {name: [name] for name in cases})
+    print_apart("query_groups", {name: [name] for name in cases})
 
 
 def problem_of(case: str) -> Problem:

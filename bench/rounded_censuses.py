@@ -108,21 +108,20 @@ def _even(changes: np.ndarray) -> np.ndarray:
     return weights(scipy.optimize.root(off, [0.0, 1 / (2 * KEYED)]).x)
 
 
-def _fits(quick: bool) -> Iterator[list[str]]:
+def _fits(quick: bool) -> Iterator[list[object]]:
     for name, read in censuses(quick).items():
         (problem, y), reading = timed(read)
         est, solving = timed(lambda problem=problem, y=y: estimate(problem, y))
         fit, testing = timed(lambda est=est: est.goodness_of_fit(draws=0))
         noise = estimated_noise(problem, y, "all", rng=0)
         declared = 4.0 if problem.noise.law == "gaussian" else LAW.variance
-        yield [
-            name, f"{problem.observed.size:,}", f"{reading:.1f} + {solving:.1f} + {testing:.1f}",
-            f"{fit.statistic:,.0f}", f"{fit.degrees_of_freedom:,}", str(est.certificate().bound),
-            f"{noise.factors[0] * declared:.3f} +- {noise.std_errors[0] * declared:.3f} ({declared:.3f})",
-        ]  # fmt: skip
+        seconds = f"{reading:.1f} + {solving:.1f} + {testing:.1f}"
+        found = f"{noise.factors[0] * declared:.3f} +- {noise.std_errors[0] * declared:.3f} ({declared:.3f})"
+        tested = fit.statistic, fit.degrees_of_freedom, est.certificate().bound
+        yield [name, problem.observed.size, seconds, *tested, found]
 
 
-def _coverages(quick: bool) -> Iterator[list[str]]:
+def _coverages(quick: bool) -> Iterator[list[object]]:
     rng = np.random.default_rng(SEED)
     for name, read in censuses(quick, cell_key()).items():
         problem, y = read()
@@ -138,11 +137,9 @@ def _coverages(quick: bool) -> Iterator[list[str]]:
                 own[k] = _covered(estimate_rounded(problem, figures, rounds=rounds, certify=False), wanted)
         for number, table in enumerate(problem.desired.names):
             own = problem.desired.block(number)
-            yield [
-                name, str(table), f"{own.stop - own.start:,}", *(_share(found[:, own]) for found in inside),
-                *(_share(found[:, own][few[:, own]]) for found in inside),
-                f"{few[:, own].sum():,}",
-            ]  # fmt: skip
+            shares = [_share(found[:, own]) for found in inside]
+            shares += [_share(found[:, own][few[:, own]]) for found in inside]
+            yield [name, table, own.stop - own.start, *shares, int(few[:, own].sum())]
 
 
 def _share(covered: np.ndarray) -> str:
@@ -150,7 +147,7 @@ def _share(covered: np.ndarray) -> str:
     return f"{known.mean():.4f}" if known.size else ""
 
 
-def _whole_numbers(draws: int) -> Iterator[list[str]]:
+def _whole_numbers(draws: int) -> Iterator[list[object]]:
     problem, y = new_zealand_2013()
     counts = nnls(problem.replace(noise=problem.noise.of_law("gaussian")), y).detail
     shape = counts.shape[2:]
@@ -168,10 +165,8 @@ def _whole_numbers(draws: int) -> Iterator[list[str]]:
             found.append([truth, *inside, *widths])
         truth, by_posterior, by_limits, width, wide = np.concatenate(found, axis=1)
         few = truth <= SMALL
-        yield [
-            str(law), f"{truth.size:,}", f"{by_posterior.mean():.4f}", f"{by_posterior[few].mean():.4f}",
-            f"{width.mean():.2f}", f"{by_limits.mean():.4f}", f"{wide.mean():.2f}",
-        ]  # fmt: skip
+        shares = [f"{held.mean():.4f}" for held in (by_posterior, by_posterior[few], by_limits)]
+        yield [law, truth.size, *shares[:2], width.mean(), shares[2], wide.mean()]
 
 
 def _desired(problem: Problem, counts: np.ndarray) -> np.ndarray:

@@ -12,34 +12,18 @@ that are what compares between machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.measuring import parser_of, print_table, row_of
+from bench.measuring import parser_of, print_figures
+from bench.problems import PROBLEMS
 from blue_solvers import SOLVERS, benchmark
 from blue_solvers.contract import Solver
-from constraint_builders import Problem, gallery
+from constraint_builders import Problem
 
-CASES: dict[str, Callable[[], Problem]] = {
-    "3^3": partial(gallery.cube, 3, 3),
-    "4^4": partial(gallery.cube, 4, 4),
-    "5^5": partial(gallery.cube, 5, 5),
-    "6^6": partial(gallery.cube, 6, 6),
-    "pl94": gallery.pl94,
-    "pl94 x 55": partial(gallery.pl94_counties, 55),
-    "dhc": gallery.dhc,
-    "adult": gallery.adult,
-    "50 x 10": gallery.wide,
-    "2^12": partial(gallery.cube, 12, 2),
-}
+CASES = ("3^3", "4^4", "5^5", "6^6", "pl94", "pl94 x 55", "dhc", "adult", "50 x 10", "2^12")
 QUICK = ("3^3", "4^4", "pl94")
 SEED, COLUMNS_AT_ONCE, TIMEOUT = 2024, 64, 300.0
-COLUMNS = {
-    "case": "", "cells in": ",", "out": ",", "solver": "", "prepare s": ".4f", "apply s": ".5f", "x copy": ".1f",
-    "64 columns s": ".4f", "x copies": ".1f", "variances s": ".5f", "peak MiB": ".1f", "x in+out": ".1f",
-    "iterations": "", "error": ".1e",
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
@@ -51,8 +35,8 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     solvers = {name: SOLVERS[name]() for name in options.solver or SOLVERS if name != "auto" or options.solver}
     cases = options.case or (QUICK if options.quick else CASES)
-    found = (measured(name, CASES[name](), solvers, options.resume) for name in cases)
-    print_table(COLUMNS, (row_of(COLUMNS, figures) for some in found for figures in some))
+    found = (measured(name, PROBLEMS[name](), solvers, options.resume) for name in cases)
+    print_figures((figures for some in found for figures in some), cases)
 
 
 def measured(
@@ -67,22 +51,21 @@ def measured(
     for label, solver in solvers.items():
         frame = benchmark({case: problem}, {label: solver}, columns=columns, resume=resume, timeout=timeout, seed=SEED)
         own = frame.row(0, named=True)
-        sizes = {"case": case, "cells in": own["cells_in"], "out": own["cells_out"]}
-        if own["status"] != "done":
-            yield {**sizes, "solver": f"{label}: {own['status'][-110:]}"}
-            continue
         many, copy = own["many_columns"], own["copy"]
+        by = own["by"] if own["status"] == "done" else own["status"][-110:]
         yield {
-            **sizes,
-            "solver": own["by"] if own["by"].startswith(label) else f"{label}: {own['by']}",
+            "case": case,
+            "cells in": own["cells_in"],
+            "out": own["cells_out"],
+            "solver": by if by.startswith(label) else f"{label}: {by}",
             "prepare s": own["prepare"],
             "apply s": own["apply"],
-            "x copy": own["apply"] / copy,
+            "x copy": own["apply"] and own["apply"] / copy,
             f"{columns} columns s": many,
             "x copies": many and many / copy / columns,
             "variances s": own["variances"],
-            "peak MiB": own["memory"] / 2**20,
-            "x in+out": own["memory"] / 8 / (own["cells_in"] + own["cells_out"]),
+            "peak MiB": own["memory"] and own["memory"] / 2**20,
+            "x in+out": own["memory"] and own["memory"] / 8 / (own["cells_in"] + own["cells_out"]),
             "iterations": own["iterations"],
             "error": own["error"],
         }

@@ -24,18 +24,13 @@ from blue_solvers import TwoPass, blue
 NATION_BLOCKS = 8_100_000
 CASES = {"16 cells": ("16", 1), "2,016 cells": ("2016", 1), "16 cells x 2": ("16", 2), "16 cells x 4": ("16", 4),
          "16 cells x 8": ("16", 8)}  # fmt: skip
-COLUMNS = {
-    "case": "", "geounits": ",", "cells in": ",", "out": ",", "describe s": ".2f", "plan s": ".2f", "apply s": ".3f",
-    "x copy": ".1f", "at hand s": ".3f", "x memory copy": ".1f", "variances s": ".3f", "peak, x in+out": ".1f",
-    "country: hours": ".2f", "GB on disk": ",.0f",
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
     quick = is_quick(argv, "spine", __doc__, "16 cells only")
     print(block_geoids()[0])
-    print_apart("spine", COLUMNS, {"16 cells": CASES["16 cells"]} if quick else CASES)
+    print_apart("spine", {"16 cells": CASES["16 cells"]} if quick else CASES)
 
 
 def measure(cells: str, copies: int) -> dict[str, float]:

@@ -36,13 +36,13 @@ def main(argv: list[str]) -> None:
     print_table(HEADER, (list(_row(*case)) for case in (QUICK if quick else FULL)))
 
 
-def _row(size: str, at: str) -> Iterator[str]:
+def _row(size: str, at: str) -> Iterator[object]:
     with tempfile.TemporaryDirectory() as folder:
         steps = ("memory", "cut", "stream")
         found = [figures_apart("streamed_areas", step, size, at, folder, timeout=TIMEOUT) for step in steps]
-        yield from (size, at, str(len(Partitions.open(Path(folder) / "in").parts)))
+        yield from (size, at, len(Partitions.open(Path(folder) / "in").parts))
         for own in found:
-            yield from (own, "") if isinstance(own, str) else (f"{figure:,.2f}" for figure in own)
+            yield from (own, "") if isinstance(own, str) else own
 
 
 def measure(step: str, size: str, at: str, folder: str) -> tuple[float, float]:

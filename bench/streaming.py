@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     y = np.round(np.random.default_rng(0).normal(0, 10, problem.observed.size))
     found = measure_streaming(problem, y, options.at, options.memory)
     found[BOUND] = found["stream"] / (2 * found["memory"] + found["read"] + found["write"])
-    print_table(found, [[f"{value:,.4g}" for value in found.values()]])
+    print_table(found, [list(found.values())])
 
 
 def measure_streaming(problem: Problem, y: Float, at: str, memory: float | None = None) -> dict[str, float]:

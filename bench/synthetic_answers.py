@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bench.measuring import row_of
 from blue_solvers import SOLVERS, BlueOperator, ConjugateGradient, Estimate, Solver, estimate
 from constraint_builders import Problem
 
@@ -215,13 +214,9 @@ def read(records: Path) -> list[Answer]:
 
 VERDICTS = ("exact", "marked", "refused", "not certified")
 COUNTS = ("asked", "exact", "refined", "marked", "refused", "not certified")
-HEADER = {  # how what is under a heading is written
-    **dict.fromkeys(("kind", "solver"), ""), **dict.fromkeys(COUNTS, ","), "error": ".1e", "bound": ".1e",
-    **dict.fromkeys(BARS, ".1e"), "broken": ",",
-}  # fmt: skip
 
 
-def table(found: Sequence[Answer]) -> list[list[str]]:
+def table(found: Sequence[Answer]) -> list[dict[str, Any]]:
     """A row a kind of problem for `auto`, one a solver for the others, and all."""
     kinds, by = sorted({answer.kind for answer in found}), ["auto", *OTHERS]
     rows = []
@@ -232,12 +227,12 @@ def table(found: Sequence[Answer]) -> list[list[str]]:
     return [*rows, _row("all", "all", found)]
 
 
-def _row(kind: str, solver: str, of: Sequence[Answer]) -> list[str]:
+def _row(kind: str, solver: str, of: Sequence[Answer]) -> dict[str, Any]:
     figures = {"kind": kind, "solver": solver, "asked": len(of), "refined": sum(a.refined for a in of)}
     figures |= {verdict: sum(a.verdict == verdict for a in of) for verdict in VERDICTS}
     exact = [a for a in of if a.verdict == "exact"]
     figures |= {name: max((getattr(a, name) or 0.0 for a in exact), default=0.0) for name in ("bound", *BARS)}
-    return row_of(HEADER, {**figures, "broken": sum(bool(a.wrong()) for a in of)})
+    return {**figures, "broken": sum(bool(a.wrong()) for a in of)}
 
 
 def _named(kind: int) -> str:

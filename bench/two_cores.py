@@ -27,26 +27,13 @@ from typing import Any
 import numpy as np
 
 from bench.measuring import keep_freed_memory, parser_of, print_apart, timed
-from bench.problems import state
+from bench.problems import PROBLEMS
 from blue_solvers import blue, thread_limit
 from blue_solvers.threads import Workers
-from constraint_builders import Problem, gallery
 
-CASES: dict[str, Callable[[], Problem]] = {
-    "Adult up to three-way": gallery.adult,
-    "50 x 10 up to three-way": gallery.wide,
-    "DHC": gallery.dhc,
-    "7^7": partial(gallery.cube, 7, 7),
-    "16 cells": partial(state, "16"),
-    "16 cells x 8": partial(state, "16", 8),
-    "2,016 cells": partial(state, "2016"),
-}
+CASES = ("adult", "50 x 10", "dhc", "7^7", "16 cells", "16 cells x 8", "2,016 cells")
 QUICK = ("7^7", "16 cells")
 ROUNDS, QUICK_ROUNDS = 30, 5
-COLUMNS = {
-    "case": "", "MB in and out": ",.0f", "one thread ms": ".2f", "two ms": ".2f", "times as fast": ".2f",
-    "median": ".2f", "apart": ".2f", "copy": ".2f", "x copy": ".1f", "by parts": ".2f", "alone ms": ".2f",
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
@@ -56,13 +43,13 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, shortest of {rounds}")
-    print_apart("two_cores", COLUMNS, {name: (name, rounds) for name in (QUICK if options.quick else CASES)})
+    print_apart("two_cores", {name: (name, rounds) for name in (QUICK if options.quick else CASES)})
 
 
 def measure(name: str, rounds: int) -> dict[str, float]:
     """Figures of one case, in this process."""
     keep_freed_memory()
-    problem = CASES[name]()
+    problem = PROBLEMS[name]()
     P = blue(problem)
     y = np.random.default_rng(0).standard_normal(problem.observed.size)
     source = np.concatenate([y, P @ y])

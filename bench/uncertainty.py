@@ -43,7 +43,7 @@ SEED = 7
 DRAWS = 199
 DISTRICTS = 5
 IN_A_RUN = 50  # applies
-Rows = Iterator[list[str]]
+Rows = Iterator[list[object]]
 
 
 def main(argv: list[str]) -> None:
@@ -142,7 +142,7 @@ def _districts(spine: Spine) -> Entities:
     return Entities([f"district {k}" for k in range(DISTRICTS)], district == np.arange(DISTRICTS)[:, None])
 
 
-def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> list[str]:
+def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> list[object]:
     ratio = seconds / unit
     missed = "" if ratio <= target else "MISSED"
-    return [what, f"{seconds:.4g}", beside, f"{unit:.4g}", f"{ratio:.3g}", f"{target:g}", missed]
+    return [what, seconds, beside, unit, ratio, target, missed]

@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parents[1]
 KEEP_FREED_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_MAX_": "0"}  # of glibc
 WORSE = 1.05
 ROUNDS, MORE_ROUNDS = 3, 8
-SLOW = ("adult three-way", "dhc query groups", "Rhode Island x 2016", "cg Rhode Island x 16", "nnls pl94")
+SLOW = ("adult", "dhc persons", "2,016 cells", "cg 16 cells", "nnls pl94")
 
 
 class Version:

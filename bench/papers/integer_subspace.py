@@ -5,8 +5,6 @@ python -m bench integer_subspace [--quick] [--pictures FOLDER]
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.measuring import best_seconds, parser_of, print_table, timed
-from bench.problems import BLOCKS
+from bench.problems import BLOCKS, block_counts
 from constraint_builders import Schema, gallery
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import has_numba
@@ -192,15 +190,14 @@ def counties(scale: Scale, pictures: Path | None) -> None:
 def rhode_island(digits: int) -> Float:
     """Population by the first digits of the block codes: 5 for counties, 8 for groups of tracts."""
     totals: Counter[str] = Counter()
-    with gzip.open(BLOCKS, "rt", newline="") as file:
-        for row in csv.DictReader(file):
-            totals[row.pop("geoid")[:digits]] += sum(map(int, row.values()))
+    for geoid, people in block_counts():
+        totals[geoid[:digits]] += sum(people.values())
     return np.array([totals[code] for code in sorted(totals) if totals[code]], dtype=float)
 
 
 def describe(
     label: str, mechanism: LatticeMechanism, scale: Scale, sizes: Float | None = None
-) -> tuple[Integers, list[str]]:
+) -> tuple[Integers, list[object]]:
     """Draw noise with a mechanism's automatic sampler, and describe it in one row."""
     choice = mechanism.automatic
     choice.sampler.sample(2, 0)
@@ -222,27 +219,22 @@ def save(folder: Path | None, name: str, draw: Callable[[Axes], object]) -> None
         figure.savefig(folder / f"{name}.png", dpi=120)
 
 
-Rows = Iterator[list[str]]
+Rows = Iterator[list[object]]
 EFFORT_HEADER = ["sampler", "iterations a sample", "us an iteration", "us an independent sample"]
 NOISE_HEADER = ["noise", "largest mean / its s.e.", "s.d. of cells", "0.5, 99.5 %", "beyond 30", "mean L1", "us a draw",
                 "correlation of mean, log size"]  # fmt: skip
 
 
-def noise_row(label: str, noise: Integers, seconds: float, sizes: Float | None) -> list[str]:
+def noise_row(label: str, noise: Integers, seconds: float, sizes: Float | None) -> list[object]:
     """The noise's mean in standard errors, spread and tails, and whether its mean goes with the counties' sizes."""
     deviation = noise.std(axis=0)
     errors = noise.mean(axis=0) / (deviation / math.sqrt(noise.shape[0]))
     tails = np.percentile(noise, [0.5, 99.5])
-    return [
-        label,
-        f"{abs(errors).max():.1f}",
-        f"{deviation.min():.2f} - {deviation.max():.2f}",
-        f"{tails[0]:.0f}, {tails[1]:.0f}",
-        f"{100 * (abs(noise) > 30).mean():.2f} %",
-        f"{abs(noise).sum(axis=1).mean():.1f}",
-        f"{1e6 * seconds:.1f}",
-        "" if sizes is None else f"{np.corrcoef(noise.mean(axis=0), np.log(sizes))[0, 1]:+.2f}",
-    ]
+    spread = f"{deviation.min():.2f} - {deviation.max():.2f}"
+    far, mean_norm = f"{100 * (abs(noise) > 30).mean():.2f} %", abs(noise).sum(axis=1).mean()
+    along = None if sizes is None else np.corrcoef(noise.mean(axis=0), np.log(sizes))[0, 1]
+    ends = f"{tails[0]:.0f}, {tails[1]:.0f}"
+    return [label, abs(errors).max(), spread, ends, far, mean_norm, 1e6 * seconds, along]
 
 
 def effort(mechanism: GeneralizedLaplace, problem: str, scale: Scale) -> Rows:
@@ -250,13 +242,13 @@ def effort(mechanism: GeneralizedLaplace, problem: str, scale: Scale) -> Rows:
     exact = mechanism.automatic.sampler
     exact.sample(2, 0)
     _, seconds = timed(lambda: exact.sample(scale.draws, 2))
-    yield [f"exact: {exact.name}", "1", "", f"{1e6 * seconds / scale.draws:.2f}"]
+    yield [f"exact: {exact.name}", 1, "", 1e6 * seconds / scale.draws]
     lattice, epsilon, norm = mechanism.lattice, mechanism.epsilon, mechanism.norm
     kernels = {"heat bath": HeatBathKernel(lattice, epsilon, has_numba())} if norm == 1 else {}
     kernels["paper's kernel"] = JumpKernel(lattice, epsilon, norm, BEST_A[problem, norm], has_numba())
     for name, kernel in kernels.items():
         iterations, each = correlation(kernel, scale), iteration_seconds(kernel, scale)
-        yield [name, f"{iterations:.0f}", f"{1e6 * each:.3f}", f"{1e6 * each * iterations:.2f}"]
+        yield [name, iterations, 1e6 * each, 1e6 * each * iterations]
 
 
 def correlation(kernel: Kernel, scale: Scale) -> float:
@@ -286,12 +278,11 @@ def convergence(kernels: dict[str, tuple[Kernel, int]], runs: int) -> dict[str, 
     """Print the iterations until the coupling's bound on the distance from the law is small; return the meetings."""
     found: dict[str, MeetingTimes] = {}
 
-    def row(name: str, kernel: Kernel, lag: int) -> list[str]:
+    def row(name: str, kernel: Kernel, lag: int) -> list[object]:
         meetings = found[name] = meeting_times(kernel, lag, runs, max_iterations=400_000, rng=4)
         small = [meetings.iterations_for(eta) for eta in (0.25, 0.05, 0.01)]
         bound, error = meetings.bound(small[0])
-        tau = f"{(meetings.times - lag).mean():,.0f}"
-        return [name, str(lag), tau, f"{bound:.2f} +- {error:.2f}", *map(str, small)]
+        return [name, lag, (meetings.times - lag).mean(), f"{bound:.2f} +- {error:.2f}", *small]
 
     header = ["coupled chains", "lag", "mean tau - lag", "bound there", "bound .25 after", ".05 after", ".01 after"]
     print_table(header, (row(name, *own) for name, own in kernels.items()))
@@ -311,7 +302,7 @@ def against_exact(lattice: Lattice, scale: Scale) -> Rows:
             states = np.zeros((scale.draws, lattice.records), dtype=np.int64)
             kernel.advance(states, stop, rng)
             distance, floor = distance_of_norms(states, exact)
-            yield [kernel.name, str(stop), f"{distance:.3f}", f"{floor:.3f}", f"{factor:.3f}"]
+            yield [kernel.name, stop, distance, floor, f"{factor:.3f}"]
 
 
 def reduction(kernel: Kernel, scale: Scale) -> float:

@@ -28,8 +28,6 @@ Noisy intervals are 1.96 standard deviations to each side, as the paper's 31.230
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +36,7 @@ from numpy.typing import NDArray
 
 from bench.papers.printed_figures import TABLE_4, TABLE_5, TABLE_6, Comparison
 from bench.problems import BLOCKS as STATE
+from bench.problems import block_counts
 from blue_solvers import BlueOperator, blue
 from blue_solvers.uncertainty import half_widths, refine_to_integers
 from constraint_builders import Problem, gallery
@@ -132,14 +131,13 @@ def _blocks_of_rhode_island() -> Draw | None:
     if not STATE.exists():
         return None
     populated = []
-    with gzip.open(STATE, "rt", newline="") as file:
-        for record in csv.DictReader(file):
-            counts = np.zeros((8, 2, 2, 63))
-            for column in record.keys() - {"geoid"}:
-                age, race = column.split("_")
-                counts[0, int(age == "adult"), int(race == "hisp"), RACES[race]] += int(record[column])
-            if counts.any():
-                populated.append(counts.ravel())
+    for _, people in block_counts():
+        counts = np.zeros((8, 2, 2, 63))
+        for column, number in people.items():
+            age, race = column.split("_")
+            counts[0, int(age == "adult"), int(race == "hisp"), RACES[race]] += number
+        if counts.any():
+            populated.append(counts.ravel())
     chosen = np.random.default_rng(SEED).choice(len(populated), BLOCKS, replace=False)
     return lambda rng: populated[chosen[rng.integers(BLOCKS)]]
 
