@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import NoReturn
 
 from blue_solvers.about import __version__
-from blue_solvers.commands.arguments import add_command
 from blue_solvers.commands.listed import COMMANDS, FORMER
 from blue_solvers.commands.progress import CLOCK
 from blue_solvers.commands.screen import SCREEN
@@ -144,6 +143,8 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     asked = next((name for name in argv if name in COMMANDS or name in FORMER), None)
     if asked is not None:
+        from blue_solvers.commands.arguments import add_command
+
         add_command(subparsers, asked, COMMANDS.get(asked) or FORMER[asked])
     else:
         for name, command in COMMANDS.items():
