@@ -183,7 +183,6 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> WithinBoun
         upper=np.full(size, np.inf),
         answer=right[rest],
         variance=np.ones(rest.size),
-        radius=np.full(rest.size, np.inf),
     )
     bounded = with_bounds_on(program, H, Ranges(lower - fixed, upper - fixed), wanted, precision)
     cells, found = solved_in_own_units(bounded)

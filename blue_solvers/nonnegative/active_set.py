@@ -3,8 +3,7 @@
 The cells are split into free ones and ones that sit on a bound. The free ones take the step to their least squares
 subject to the rows known exactly, by orthogonal factors of the weighted rows, the heaviest first; normal equations
 would square their condition. A step stops at the first bound that it meets. At the least squares, the cell on a bound
-whose gradient pulls hardest inwards is freed; where there is none the cells are optimal. Rows with a radius become
-cells.
+whose gradient pulls hardest inwards is freed; where there is none the cells are optimal.
 
 References
 ----------
@@ -49,7 +48,7 @@ class Point:
 class DenseProgram:
     """Minimise ``|A u - b|^2 / 2`` subject to ``C u = e`` and ``low <= u <= high``.
 
-    Rows of A come heaviest first; u holds the cells, then the rows that have a radius.
+    Rows of A come heaviest first.
     """
 
     A: Float
@@ -62,7 +61,7 @@ class DenseProgram:
 
 def fits_in(p: QuadraticProgram) -> bool:
     """Whether a program is small enough."""
-    return p.target.size + int(_bounded(p).sum()) <= MOST_CELLS
+    return p.target.size <= MOST_CELLS
 
 
 def polish(p: QuadraticProgram, start: Float) -> list[Solution]:
@@ -79,24 +78,22 @@ def polish(p: QuadraticProgram, start: Float) -> list[Solution]:
         Where more cells sit on bounds than decide the point, which of them could be freed is found with bounds moved
         apart a little: a second solution. Whether they are solutions, their certificates say.
     """
-    dense, bounded = _dense(p), _bounded(p)
-    u = np.clip(np.concatenate([start, (p.M @ start)[bounded]]), dense.low, dense.high)
+    dense, u = _dense(p), np.clip(start, p.lower, p.upper)
     movable = dense.low < dense.high
     found = [_descend(dense, u, movable & (u > dense.low) & (u < dense.high))]
     if found[0].stuck:
         apart = _descend(_moved_apart(dense), found[0].u, movable)
         u = np.where(apart.free, apart.u, np.where(apart.u <= dense.low, dense.low, dense.high))
         found.append(_descend(dense, np.clip(u, dense.low, dense.high), apart.free))
-    return [_solution(p, bounded, one) for one in found]
+    return [_solution(p, one) for one in found]
 
 
-def _solution(p: QuadraticProgram, bounded: Flags, found: Point) -> Solution:
-    """Where a descent ended, with the multipliers of all rows; `bounded`, (rows,), flags those that have a radius."""
-    cells = found.u[: p.target.size]
-    deviation = p.M @ cells - p.answer
+def _solution(p: QuadraticProgram, found: Point) -> Solution:
+    """Where a descent ended, with the multipliers of all rows."""
+    deviation = p.M @ found.u - p.answer
     multipliers = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
-    multipliers[(p.variance == 0) | bounded] = found.prices
-    return Solution(cells, multipliers, found.steps)
+    multipliers[p.variance == 0] = found.prices
+    return Solution(found.u, multipliers, found.steps)
 
 
 def _moved_apart(q: DenseProgram) -> DenseProgram:
@@ -107,30 +104,13 @@ def _moved_apart(q: DenseProgram) -> DenseProgram:
     return replace(q, low=q.low - moves, high=q.high + moves)
 
 
-def _bounded(p: QuadraticProgram) -> Flags:
-    return np.isfinite(p.radius) & (p.variance > 0)
-
-
 def _dense(p: QuadraticProgram) -> DenseProgram:
-    M, bounded = p.M.toarray(), _bounded(p)
-    exact, plain = p.variance == 0, (p.variance > 0) & ~bounded
-    extra = int(bounded.sum())
-    d = p.target.size
-    own = np.flatnonzero(p.weight > 0)
-    roots = np.concatenate([np.sqrt(p.weight[own]), 1 / np.sqrt(p.variance[bounded]), 1 / np.sqrt(p.variance[plain])])
-    A = np.zeros((roots.size, d + extra))
-    A[np.arange(own.size), own] = 1
-    A[own.size + np.arange(extra), d + np.arange(extra)] = 1
-    A[own.size + extra :, :d] = M[plain]
-    b = np.concatenate([p.target[own], p.answer[bounded], p.answer[plain]])
+    M, exact, own = p.M.toarray(), p.variance == 0, np.flatnonzero(p.weight > 0)
+    roots = np.concatenate([np.sqrt(p.weight[own]), 1 / np.sqrt(p.variance[~exact])])
+    A, b = np.vstack([np.eye(p.target.size)[own], M[~exact]]), np.concatenate([p.target[own], p.answer[~exact]])
     order = np.argsort(-roots, kind="stable")
-    held = np.flatnonzero(exact | bounded)
-    C = np.hstack([M[held], np.zeros((held.size, extra))])
-    C[bounded[held], d + np.arange(extra)] = -1
-    e = np.where(bounded[held], 0.0, p.answer[held])
-    low = np.concatenate([p.lower, (p.answer - p.radius)[bounded]])
-    high = np.concatenate([p.upper, (p.answer + p.radius)[bounded]])
-    return DenseProgram((roots[:, None] * A)[order], (roots * b)[order], C, e, low, high)
+    heavy = (roots[:, None] * A)[order], (roots * b)[order]
+    return DenseProgram(*heavy, M[exact], p.answer[exact], p.lower, p.upper)
 
 
 def _descend(q: DenseProgram, u: Float, free: Flags) -> Point:

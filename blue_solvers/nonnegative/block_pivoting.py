@@ -40,8 +40,8 @@ class Together(NamedTuple):
 
 
 def fits_in(p: QuadraticProgram) -> bool:
-    """Whether a program is so small, and all its rows measured or known exactly, without bounds of their own."""
-    return p.weight.size + int((p.variance == 0).sum()) <= MOST_UNKNOWNS and bool(np.isinf(p.radius).all())
+    """Whether a program is so small."""
+    return p.weight.size + int((p.variance == 0).sum()) <= MOST_UNKNOWNS
 
 
 def solve_together(p: QuadraticProgram) -> Together:

@@ -4,7 +4,7 @@ For any multipliers of the rows the Lagrangian's minimum over cells and rows bou
 duality). What the objective of given cells exceeds it by is a sum over cells and rows of terms that are not negative,
 
     of a cell    w/2 (x - x^)^2 + (w (x^ - t) + pull) (x - x^),    x^ = clip(t - pull / w) its minimiser,
-    of a row     (z - z^)^2 / 2v + ((z^ - a) / v - lambda) (z - z^),    z^ = a + clip(v lambda),
+    of a row     (z - z^)^2 / 2v,    z^ = a + v lambda,
 
 so that nothing cancels. A cell without a weight of its own is bounded by what the objective leaves its rows. Where
 nothing bounds it either, as cells of any sign, the proof is against all cells that are no farther away than the largest
@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
@@ -94,13 +93,11 @@ def _duality_gap(p: QuadraticProgram, solution: Solution, objective: float, devi
     more.
     """
     implied = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
-    rounding = 8 * EPSILON * (p.sizes @ abs(solution.cells) + abs(p.answer)) + INFLATION * abs(deviation)
-    priced = (p.variance == 0) | (abs(deviation) >= p.radius - rounding)  # any multiplier: exact, or at a radius
-    implied = np.where(priced, solution.multipliers, implied)
+    implied = np.where(p.variance == 0, solution.multipliers, implied)
     box = _reachable(p, solution.cells, objective)
     found = [_proved(p, solution.cells, deviation, box, implied)]
     if found[0][0] > SHARP * (1 + objective):
-        others = (solution.multipliers, _balanced(p, solution.cells, implied, priced))
+        others = (solution.multipliers, _balanced(p, solution.cells, implied))
         found += [_proved(p, solution.cells, deviation, box, one) for one in others]
     gap = min(gap for gap, _ in found)
     if objective < gap:  # no sum of squares is below 0
@@ -127,7 +124,7 @@ def _reachable(p: QuadraticProgram, x: Float, objective: float) -> Ranges:
     reach = np.sqrt(2 * objective / np.where(p.weight > 0, p.weight, np.inf))
     low = np.where(p.weight > 0, np.maximum(p.lower, p.target - reach), p.lower)
     high = np.where(p.weight > 0, np.minimum(p.upper, p.target + reach), p.upper)
-    reach = np.minimum(p.radius, np.sqrt(2 * objective * p.variance)) + INFLATION * p.scale
+    reach = np.sqrt(2 * objective * p.variance) + INFLATION * p.scale
     found = propagated(p.M, Ranges(low, high), p.answer - reach, p.answer + reach, INFLATION * p.scale)
     low, high = found.low - INFLATION * abs(found.low), found.high + INFLATION * abs(found.high)
     around = abs(x) + p.scale
@@ -153,12 +150,8 @@ def _of_cells(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, box: Ran
 def _of_rows(p: QuadraticProgram, deviation: Float, multipliers: Float) -> float:
     """What all rows, (rows,), may still gain."""
     noisy = p.variance > 0
-    v, dev, m = p.variance[noisy], deviation[noisy], multipliers[noisy]
-    nearest = np.clip(v * m, -p.radius[noisy], p.radius[noisy])
-    step = dev - nearest
-    # The product is not negative for a row within its radius; beyond it by rounding, no gain is claimed.
-    terms = step**2 / (2 * v) + abs((nearest / v - m) * step)
-    return float(terms.sum())
+    v = p.variance[noisy]
+    return float(((deviation[noisy] - v * multipliers[noisy]) ** 2 / (2 * v)).sum())
 
 
 def _of_tied(p: QuadraticProgram, x: Float, pull: Float, doubt: Float) -> tuple[float, float]:
@@ -181,7 +174,7 @@ def _of_untied(x: Float, pull: Float, doubt: Float, low: Float, high: Float) -> 
     return float(worst.sum())
 
 
-def _balanced(p: QuadraticProgram, x: Float, multipliers: Float, priced: NDArray[np.bool_]) -> Float:
+def _balanced(p: QuadraticProgram, x: Float, multipliers: Float) -> Float:
     """Multipliers, (rows,), by the least change in standard deviations that holds every cell off its bounds as it is.
 
     A row's deviation is known to the rounding of counts; divided by a small variance that is much. Cells with a weight
@@ -189,8 +182,9 @@ def _balanced(p: QuadraticProgram, x: Float, multipliers: Float, priced: NDArray
     """
     inner = np.flatnonzero((p.lower < x) & (x < p.upper))
     tied = inner[p.weight[inner] > 0]
-    precise = 1 / np.sqrt(np.where(priced, 1.0, p.variance))
-    inverse = np.where(priced, 1e3 * precise.max(initial=1.0), precise)
+    exact = p.variance == 0
+    precise = 1 / np.sqrt(np.where(exact, 1.0, p.variance))
+    inverse = np.where(exact, 1e3 * precise.max(initial=1.0), precise)
     own = (np.sqrt(p.weight[tied]), (np.searchsorted(inner, tied), np.arange(tied.size)))
     taken_up = sparse.csr_array(own, shape=(inner.size, tied.size))
     matrix = sparse.csr_array(sparse.hstack([p.M[:, inner].T @ sparse.diags_array(inverse), taken_up]))

@@ -54,6 +54,14 @@ class CellFit:
         missed = max(found.margin_residual, missed_exactly(model, y, found.cells))
         return cls(found.cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)
 
+    @classmethod
+    def within(cls, model: FittingModel, y: Float, cells: Float, found: Certified) -> CellFit:
+        """What solves a program of y, (n,), within bounds: the model's cells, which sums with bounds follow."""
+        cells = cells[: model.possible.size]
+        require_own_objective(model, y, cells, found.objective, model.problem.variances, found.margin_residual)
+        missed = missed_exactly(model, y, cells)
+        return cls(cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)
+
 
 @dataclass(frozen=True)
 class NonnegativeFit:

@@ -11,7 +11,6 @@ from blue_solvers.nonnegative.bounded_sums import fitted, read_bounds
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.own_objective import missed_exactly, require_own_objective
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
@@ -55,9 +54,9 @@ def ols(problem: Problem, y: ArrayLike, bounds: Any = None) -> NonnegativeFit:
     array([ 3. ,  5.5, -0.5, -2. ])
     """
     if bounds is None:
-        return fit_columns(problem, y, "ols", _ols)
+        return fit_columns(problem, y, "ols", partial(_least_squares, signed=True))
     of_columns = partial(fitted, bounds=read_bounds(problem.observed, bounds))
-    return fit_columns(problem, y, "bounded", _bounded, of_columns)
+    return fit_columns(problem, y, "bounded", _within, of_columns)
 
 
 def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
@@ -95,28 +94,15 @@ def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     >>> nnls(problem, problem.vector({"total": 4.0, "age": [5.0, -1.0, -3.0]})).detail
     array([4.5, 0. , 0. ])
     """
-    return fit_columns(problem, y, "nnls", _nnls)
+    return fit_columns(problem, y, "nnls", partial(_least_squares, signed=False))
 
 
-def _ols(model: FittingModel, y: Float) -> CellFit:
-    """The fit of one vector, (n,), with any sign."""
-    return _least_squares(model, y, signed=True)
-
-
-def _bounded(model: FittingModel, y: Float, fitted_cells: tuple[Float, Certified]) -> CellFit:
+def _within(model: FittingModel, y: Float, fitted_cells: tuple[Float, Certified]) -> CellFit:
     """The fit of one vector, (n,), within bounds on observed cells."""
-    cells, found = fitted_cells
-    require_own_objective(model, y, cells, found.objective, model.problem.variances, found.margin_residual)
-    missed = missed_exactly(model, y, cells)
-    return CellFit(cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)
-
-
-def _nnls(model: FittingModel, y: Float) -> CellFit:
-    """The fit of one vector, (n,), without negative cells."""
-    return _least_squares(model, y, signed=False)
+    return CellFit.within(model, y, *fitted_cells)
 
 
 def _least_squares(model: FittingModel, y: Float, signed: bool) -> CellFit:
-    """The fit of one vector, (n,)."""
+    """The fit of one vector, (n,), with cells of any sign or not negative."""
     program = model.program(y, signed)
     return CellFit.of(model, y, program, solve(program))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,10 +9,11 @@ import scipy
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from blue_solvers.nonnegative.bounded_sums import program_within, solved
+from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
-from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_number
@@ -59,20 +59,16 @@ def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> NonnegativeF
 
 def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
     """The fit of one vector, (n,)."""
-    program = model.program(y)
-    cells = _least_largest_deviation(model, y)
-    std = np.sqrt(model.problem.variances)
-    noisy = model.measured & (std > 0)
-    reach = float((abs(model.M @ cells - y)[noisy] / std[noisy]).max(initial=0.0)) + slack
-    by_itself = (model.cell_rows >= 0) & (model.cell_variances > 0)
-    radius = np.where(by_itself, reach * np.sqrt(model.cell_variances), np.inf)
-    bounded = replace(
-        program,
-        lower=np.maximum(program.lower, program.target - radius),
-        upper=np.minimum(program.upper, program.target + radius),
-        radius=np.where(program.variance > 0, reach * np.sqrt(program.variance), np.inf),
-    )
-    return CellFit.of(model, y, bounded, solve(bounded, cells))
+    model.refuse_impossible_exact(y)
+    nearest, std = model.M @ _least_largest_deviation(model, y), np.sqrt(model.problem.variances)
+    noisy = np.flatnonzero(model.measured & (std > 0))
+    reach = float((abs(nearest - y)[noisy] / std[noisy]).max(initial=0.0)) + slack
+    noisy = noisy[np.diff(model.M.indptr)[noisy] > 0]
+    low, high = np.full(y.size, -np.inf), np.full(y.size, np.inf)
+    low[noisy] = np.minimum(y - reach * std, nearest)[noisy]  # no rounding excludes these
+    high[noisy] = np.maximum(y + reach * std, nearest)[noisy]
+    program = program_within(model, y, Ranges(low, high), signed=False)
+    return CellFit.within(model, y, *solved(program, model.problem.is_tabular))
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:

@@ -154,7 +154,6 @@ class FittingModel:
             upper=np.where(exact, answers, np.inf),
             answer=self.sum_answers(y),
             variance=self.sum_variances,
-            radius=np.full(self.sum_variances.size, np.inf),
             tables=self.tables,
             shared=self.shared if self.sums.nnz <= SHARED_ENTRIES else {},
         )

@@ -1,12 +1,12 @@
 """Dual semismooth Newton: one multiplier for every coarse row, the cells eliminated.
 
 For multipliers ``lam`` the cells are ``x = clip(target - M' lam / weight, lower, upper)`` and the rows
-``z = clip(answer + variance lam, answer - radius, answer + radius)``. The dual function is convex, once differentiable
+``z = answer + variance lam``. The dual function is convex, once differentiable
 and piecewise quadratic, with gradient ``-(M x - z)``. A full Newton step is a weighted least-squares (BLUE) solve with
 the cells that sit on a bound removed; it is damped by a line search on the dual function.
 
-Its matrix is ``M_F diag(1 / weight_F) M_F' + diag(slope)`` for the free cells F. Rows that are held exactly and repeat
-one another, if only at the free cells of the moment, make it singular. Their diagonal is raised by a fraction of
+Its matrix is ``M_F diag(1 / weight_F) M_F' + diag(variance)`` for the free cells F. Rows that are held exactly and
+repeat one another, if only at the free cells of the moment, make it singular. Their diagonal is raised by a fraction of
 itself, the residual relative to the largest count: that bounds the step and vanishes with the residual (Levenberg and
 Marquardt).
 
@@ -71,8 +71,6 @@ class State:
         Cells off their bounds.
     residual : ndarray, (m,)
         M x - z: minus the gradient.
-    slope : ndarray, (m,)
-        How fast z moves with its multiplier.
     value : float
     rounding : float
         How far rounding may have moved `value`.
@@ -82,7 +80,6 @@ class State:
     cells: Float
     free: Flags
     residual: Float
-    slope: Float
     value: float
     rounding: float
 
@@ -184,16 +181,14 @@ def evaluate(p: QuadraticProgram, multipliers: Float) -> State:
     pull = times(p.transposed, multipliers)
     unbounded = p.target - pull / p.weight
     cells = np.minimum(np.maximum(unbounded, p.lower), p.upper)
-    wanted = p.variance * multipliers
-    deviation = np.minimum(np.maximum(wanted, -p.radius), p.radius)
+    deviation = p.variance * multipliers
     of_cells = 0.5 * p.weight * (cells - p.target) ** 2 + pull * cells
-    of_rows = multipliers * (p.answer + deviation) - 0.5 * p.precision * deviation**2
+    of_rows = multipliers * (p.answer + 0.5 * deviation)
     return State(
         multipliers,
         cells,
         (p.lower < unbounded) & (unbounded < p.upper),
         times(p.products, cells) - p.answer - deviation,
-        np.where(abs(wanted) < p.radius, p.variance, 0.0),
         of_rows.sum(axis=-1) - of_cells.sum(axis=-1),
         10 * EPSILON * (abs(of_rows).sum(axis=-1) + abs(of_cells).sum(axis=-1)),
     )
@@ -252,10 +247,11 @@ class NewtonSystem:
         A row held exactly whose cells all sit on bounds would have nothing on its diagonal: it gets what it would have
         with all its cells free, and less every time that it is found so without being met.
         """
-        diagonal, scale = self._diagonal(state.free) + state.slope, self._program.scale
+        variance, scale = self._program.variance, self._program.scale
+        diagonal = self._diagonal(state.free) + variance
         shift = np.minimum(LARGEST_SHIFT, np.maximum(LEAST_SHIFT, state.error / scale))
-        relative = np.where(state.slope > 0, LEAST_SHIFT, shift)
-        added = state.slope + np.where(diagonal > 0, relative * diagonal, self._guard)
+        relative = np.where(variance > 0, LEAST_SHIFT, shift)
+        added = variance + np.where(diagonal > 0, relative * diagonal, self._guard)
         self._guard[(diagonal == 0) & (abs(state.residual) > ACCEPTED * scale)] *= RELAXED
         return added
 

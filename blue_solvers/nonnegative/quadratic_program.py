@@ -82,10 +82,10 @@ class Grams:
 
 @dataclass(frozen=True)
 class QuadraticProgram:
-    """A separable quadratic in cells x and in rows z = M x, with bounds on both.
+    """A separable quadratic in cells x and in rows z = M x, with bounds on the cells.
 
     Minimise ``sum_j weight_j / 2 (x_j - target_j)^2 + sum_i (z_i - answer_i)^2 / (2 variance_i)`` subject to ``z = M
-    x``, ``lower <= x <= upper`` and ``|z_i - answer_i| <= radius_i``.
+    x`` and ``lower <= x <= upper``. A row with bounds is a cell of its own, see `bounded_sums.with_bounds_on`.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class QuadraticProgram:
         Rows over cells; indices sorted within columns.
     target, weight, lower, upper : ndarray, (d,)
         Of the cells, in counts and inverse squared counts.
-    answer, variance, radius : ndarray, (m,)
-        Of the rows, in counts and squared counts. Variance 0: the row equals its answer. Radius ``inf``: no bound.
+    answer, variance : ndarray, (m,)
+        Of the rows, in counts and squared counts. Variance 0: the row equals its answer.
         Many programs that differ in targets and answers alone may stand together, (K, d) and (K, m); see `one`.
     start : ndarray, (m,), or None
         Multipliers that those of the solution are perhaps near.
@@ -111,7 +111,6 @@ class QuadraticProgram:
     upper: Float
     answer: Float
     variance: Float
-    radius: Float
     start: Float | None = None
     tables: TabularRows | None = None
     shared: dict[str, tuple] = field(default_factory=dict, compare=False, repr=False)
@@ -186,14 +185,13 @@ class QuadraticProgram:
         return replace(self, target=self.target[number], answer=self.answer[number])
 
     def with_rows(self, rows: Any, answer: Any, variance: Any) -> QuadraticProgram:
-        """The same program with further rows, (k, d), and what they are measured as; without bounds of their own."""
+        """The same program with further rows, (k, d), and what they are measured as."""
         rows = sparse.csr_array(np.atleast_2d(rows) if isinstance(rows, np.ndarray) else rows, dtype=np.float64)
         return replace(
             self,
             M=csc(sparse.vstack([self.M, rows])),
             answer=beside(self.answer, np.broadcast_to(answer, rows.shape[:1])),
             variance=np.append(self.variance, variance),
-            radius=np.append(self.radius, np.full(rows.shape[0], np.inf)),
             start=None,
             tables=None if self.tables is None else self.tables.with_rows(rows),
             shared={},
@@ -250,9 +248,9 @@ class Solution:
 def kkt_residual(program: QuadraticProgram, solution: Solution, deviation: Float | None = None) -> float:
     """How far a solution is from satisfying the optimality conditions, in counts.
 
-    Computed from the cells and the multipliers of bounded or exact rows alone: the largest of the distances that one
-    projected gradient step (scaled by `QuadraticProgram.curvature`) would move a cell, that a row is from its bounds or
-    its exact answer, and that it is from the bound that its multiplier pushes against. It is zero only at a solution.
+    Computed from the cells and the multipliers of exact rows alone: the largest of the distances that one projected
+    gradient step (scaled by `QuadraticProgram.curvature`) would move a cell, and that a row is from its exact answer.
+    It is zero only at a solution.
 
     Parameters
     ----------
@@ -267,13 +265,11 @@ def kkt_residual(program: QuadraticProgram, solution: Solution, deviation: Float
     """
     x, p = solution.cells, program
     deviation = p.plain @ x - p.answer if deviation is None else deviation
-    noisy, pull = p.variance > 0, deviation * p.precision
-    bounded = np.isfinite(p.radius) | ~noisy
-    extra = np.where(bounded, solution.multipliers - pull, 0.0)
-    gradient = p.weight * (x - p.target) + p.upright(p.plain) @ (pull + extra)
+    exact = p.variance == 0
+    gradient = p.weight * (x - p.target) + p.upright(p.plain) @ np.where(
+        exact, solution.multipliers, deviation * p.precision
+    )
     curvature = p.curvature
     step = gradient / np.where(curvature > 0, curvature, 1.0)
     cells = abs(x - np.clip(x - step, p.lower, p.upper))
-    reach = np.where(noisy, p.radius, 0.0)
-    rows = abs(deviation - np.clip(deviation + extra * p.variance, -reach, reach))
-    return float(max(cells.max(initial=0.0), rows.max(initial=0.0)))
+    return float(max(cells.max(initial=0.0), abs(deviation[exact]).max(initial=0.0)))

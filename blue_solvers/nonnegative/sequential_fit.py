@@ -124,7 +124,6 @@ class FitStage:
             upper=np.where(zero, 0.0, np.inf),
             answer=row_answers,
             variance=variances,
-            radius=np.full(row_answers.size, np.inf),
         )
 
     def answers(self, cells: Float) -> Float:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers.blas_threads import one_blas_thread
@@ -23,14 +22,12 @@ MEETS = 1e-9  # of the largest count: how well rows known exactly are met, and t
 
 
 @one_blas_thread()
-def solve(p: QuadraticProgram, feasible: Float | None = None) -> Certified:
+def solve(p: QuadraticProgram) -> Certified:
     """Solve any program.
 
     Parameters
     ----------
     p : QuadraticProgram
-    feasible : ndarray, (d,), optional
-        Cells within their bounds that meet the rows, where some are at hand.
 
     Returns
     -------
@@ -45,10 +42,9 @@ def solve(p: QuadraticProgram, feasible: Float | None = None) -> Certified:
     """
     p = tightened(p)
     found, failure = _fast(p)
-    found = _polished(p, found, feasible)
+    found = _polished(p, found)
     if found is None or not is_within(found, ACCEPTED, p):
-        if feasible is None:
-            feasible_cells(p)  # refuses what has no solution, by name
+        feasible_cells(p)  # refuses what has no solution, by name
         raise NotConvergedError(_why(found, failure))
     return found
 
@@ -64,8 +60,8 @@ def attempt(p: QuadraticProgram) -> Certified | None:
     return found if found is not None and is_within(found, ACCEPTED, p) else None
 
 
-def _polished(p: QuadraticProgram, found: Certified | None, feasible: Float | None = None) -> Certified | None:
-    """The same, or of few cells, (d,), what the active-set method makes of them if that is better."""
+def _polished(p: QuadraticProgram, found: Certified | None) -> Certified | None:
+    """The same, or of few cells what the active-set method makes of them if that is better."""
     if (
         found is not None
         and found.margin_residual <= ROUNDING * p.scale
@@ -74,10 +70,8 @@ def _polished(p: QuadraticProgram, found: Certified | None, feasible: Float | No
     ):
         return found
     if active_set.fits_in(p):
-        if found is not None and found.margin_residual <= MEETS * p.scale:
-            feasible = found.cells
-        feasible = feasible_cells(p) if feasible is None else feasible
-        polished = [certify(p, one) for one in active_set.polish(p, np.clip(feasible, p.lower, p.upper))]
+        start = feasible_cells(p) if found is None or found.margin_residual > MEETS * p.scale else found.cells
+        polished = [certify(p, one) for one in active_set.polish(p, start)]
         found = min([*polished, *([] if found is None else [found])], key=lambda one: one.gap)
     return None if found is None else _nearer(p, found)
 
@@ -121,7 +115,7 @@ def _nearer(p: QuadraticProgram, found: Certified) -> Certified:
 
 
 def feasible_cells(p: QuadraticProgram) -> Float:
-    """Some cells within their bounds that meet what is known exactly and the radii.
+    """Some cells within their bounds that meet what is known exactly.
 
     Raises
     ------
@@ -152,14 +146,9 @@ def possible_sums(p: QuadraticProgram) -> tuple[float, float]:
 def _linear(p: QuadraticProgram, cost: float, unit: float) -> Any:
     """The linear program that minimises ``cost * sum``, in units of so many counts."""
     exact = np.flatnonzero(p.variance == 0)
-    bounded = np.flatnonzero(np.isfinite(p.radius) & (p.variance > 0))
-    M = p.M.tocsr()
-    limits = np.concatenate([(p.answer + p.radius)[bounded], (p.radius - p.answer)[bounded]])
     return scipy.optimize.linprog(
         np.full(p.target.size, cost),
-        A_ub=sparse.vstack([M[bounded], -M[bounded]], format="csr") if bounded.size else None,
-        b_ub=limits / unit if bounded.size else None,
-        A_eq=M[exact] if exact.size else None,
+        A_eq=p.M.tocsr()[exact] if exact.size else None,
         b_eq=p.answer[exact] / unit if exact.size else None,
         bounds=np.column_stack([p.lower, p.upper]) / unit,
         method="highs",

@@ -32,7 +32,6 @@ def columns_of(seed: int) -> QuadraticProgram:
         answer=p.answer + noisy * rng.normal(size=(MANY, p.variance.size)),
         weight=weight,
         lower=np.where(rng.random(cells) < 0.2, -np.inf, p.lower),
-        radius=np.full(p.variance.size, np.inf),
     )
 
 
@@ -69,9 +68,7 @@ def test_optima_are_those_of_rationals(seed: int) -> None:
     variance = rng.choice([0.0, 1.0, 4.0], rows, p=[0.2, 0.4, 0.4])
     answers = M @ rng.integers(0, 4, cells) + (variance > 0) * rng.integers(-6, 7, rows)
     nothing = np.zeros(cells)
-    p = QuadraticProgram(
-        csc(M), nothing[None], nothing, nothing, nothing + np.inf, answers[None], variance, np.full(rows, np.inf)
-    )
+    p = QuadraticProgram(csc(M), nothing[None], nothing, nothing, nothing + np.inf, answers[None], variance)
     found = solved_together(p)
     if found.proved[0]:
         optimum = LeastSquares(M, answers, variance).optimum()
@@ -83,7 +80,7 @@ def test_what_no_cells_meet_is_not_proved() -> None:
     """Beside a program that cells meet."""
     one, none = np.ones(2), np.zeros(2)
     targets, answers = np.array([[1.0, 2], [1, 2]]), np.array([[4.0], [-1.0]])
-    p = QuadraticProgram(csc(np.ones((1, 2))), targets, one, none, none + np.inf, answers, none[:1], none[:1] + np.inf)
+    p = QuadraticProgram(csc(np.ones((1, 2))), targets, one, none, none + np.inf, answers, none[:1])
     found = solve_together(p)
     np.testing.assert_array_equal(found.proved, [True, False])
     np.testing.assert_allclose(found.cells[0], [1.5, 2.5])
@@ -92,8 +89,7 @@ def test_what_no_cells_meet_is_not_proved() -> None:
         solve(p.one(1))
 
 
-def test_large_programs_and_rows_with_bounds_are_left_to_others() -> None:
+def test_large_programs_are_left_to_others() -> None:
     p = columns_of(3)
-    assert not fits_in(replace(p, radius=np.zeros(p.radius.size)))
     many = 1_000
     assert not fits_in(replace(p, target=np.zeros((1, many)), weight=np.ones(many)))

@@ -11,9 +11,11 @@ import pytest
 import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, max_fit, nnls, ols, reweighted_fit
 from blue_solvers.nonnegative.active_set import polish
+from blue_solvers.nonnegative.bounded_sums import with_bounds_on
 from blue_solvers.nonnegative.cell_bounds import Ranges, propagated, tightened
 from blue_solvers.nonnegative.duality_gap import certify
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, csc
@@ -228,7 +230,6 @@ def small_program(seed: int) -> tuple[QuadraticProgram, LeastSquares]:
         upper=np.full(cells, np.inf),
         answer=answer,
         variance=v,
-        radius=np.full(rows, np.inf),
     )
     precisions = 1 / np.where(weighted, 1 / own, 1.0)[weighted]
     reference = LeastSquares(
@@ -270,20 +271,13 @@ def test_the_active_set_method_alone_finds_the_optimum(seed: int) -> None:
     assert reference.objective(found.cells) - float(optimum) <= 1e-9 * (1 + float(optimum))
 
 
-def test_rows_with_a_radius_are_kept_by_the_active_set_method() -> None:
-    """One cell, measured twice: its own value says 9, the row 0 with a radius of 2."""
-    p = QuadraticProgram(
-        M=csc(np.ones((1, 1))),
-        target=np.array([9.0]),
-        weight=np.array([1.0]),
-        lower=np.zeros(1),
-        upper=np.full(1, np.inf),
-        answer=np.zeros(1),
-        variance=np.array([4.0]),
-        radius=np.array([2.0]),
-    )
-    found = certify(p, polish(p, np.zeros(1))[0])
-    assert found.cells == pytest.approx([2.0])
+def test_rows_with_bounds_are_kept_by_the_active_set_method() -> None:
+    """A cell that was measured as 9, another as 0, and their sum as 0, which is at most 2."""
+    none, one = np.zeros(2), np.ones((1, 2))
+    p = QuadraticProgram(csc(np.zeros((0, 2))), np.array([9.0, 0]), none + 1, none, none + np.inf, none[:0], none[:0])
+    tied = with_bounds_on(p, csr_array(one), Ranges(none[:1] - 2, none[:1] + 2), none[:1], np.array([0.25]))
+    found = certify(tied, polish(tied, np.zeros(3))[0])
+    assert found.cells == pytest.approx([2.0, 0.0, 2.0])
     assert found.gap < 1e-12
     assert found.objective == pytest.approx(0.5 * 49 + 0.5)
 
@@ -316,7 +310,6 @@ def test_parts_of_an_exact_zero_are_held() -> None:
         upper=np.full(3, np.inf),
         answer=np.array([0.0, 6.0]),
         variance=np.zeros(2),
-        radius=np.full(2, np.inf),
     )
     held = tightened(p)
     np.testing.assert_array_equal(held.lower, [0, 0, 3])

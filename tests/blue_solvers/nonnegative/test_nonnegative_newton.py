@@ -103,7 +103,7 @@ def test_tables_are_their_matrix_and_precondition_with_its_inverse_for_all_cells
 def test_the_certificate_notices_what_is_wrong(change):
     """Moving a cell or, where a row is held exactly, a multiplier shows in the KKT residual."""
     p = random_program(1)
-    p = replace(p, variance=np.zeros_like(p.variance), radius=np.full_like(p.radius, np.inf))
+    p = replace(p, variance=np.zeros_like(p.variance))
     p = replace(p, answer=p.M @ np.full(p.target.size, 4.0), upper=np.full_like(p.upper, np.inf))
     solution = approach(p)
     assert kkt_residual(p, solution) < 1e-9 * p.scale
