@@ -13,7 +13,7 @@ squares problems", 1996, section 4.4, for the order of the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -26,22 +26,7 @@ RANK = 1e-11  # of the largest singular value
 UNSEEN = 1e-12  # of a row's largest weight
 SIGN = 1e-11  # of the terms of a gradient: what is less is rounding
 STILL = 1e-15  # of the largest cell: a step that is none
-APART = 1e-7  # of the largest count: how far bounds are moved
 STEPS_PER_CELL = 6
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where a descent ended: the cells, which are free, the multipliers of C, the steps.
-
-    Stuck: some cells on bounds would be freed, but none of them alone can move.
-    """
-
-    u: Float
-    free: Flags
-    prices: Float
-    steps: int
-    stuck: bool
 
 
 @dataclass(frozen=True)
@@ -64,7 +49,7 @@ def fits_in(p: QuadraticProgram) -> bool:
     return p.target.size <= MOST_CELLS
 
 
-def polish(p: QuadraticProgram, start: Float) -> list[Solution]:
+def polish(p: QuadraticProgram, start: Float) -> Solution:
     """Solve a program from cells that meet its bounds, and what is known exactly nearly.
 
     Parameters
@@ -74,34 +59,15 @@ def polish(p: QuadraticProgram, start: Float) -> list[Solution]:
 
     Returns
     -------
-    list of Solution
-        Where more cells sit on bounds than decide the point, which of them could be freed is found with bounds moved
-        apart a little: a second solution. Whether they are solutions, their certificates say.
+    Solution
+        Whether it is one, its certificate says.
     """
     dense, u = _dense(p), np.clip(start, p.lower, p.upper)
-    movable = dense.low < dense.high
-    found = [_descend(dense, u, movable & (u > dense.low) & (u < dense.high))]
-    if found[0].stuck:
-        apart = _descend(_moved_apart(dense), found[0].u, movable)
-        u = np.where(apart.free, apart.u, np.where(apart.u <= dense.low, dense.low, dense.high))
-        found.append(_descend(dense, np.clip(u, dense.low, dense.high), apart.free))
-    return [_solution(p, one) for one in found]
-
-
-def _solution(p: QuadraticProgram, found: Point) -> Solution:
-    """Where a descent ended, with the multipliers of all rows."""
-    deviation = p.M @ found.u - p.answer
+    cells, prices, steps = _descend(dense, u, (dense.low < u) & (u < dense.high))
+    deviation = p.M @ cells - p.answer
     multipliers = np.divide(deviation, p.variance, out=np.zeros_like(deviation), where=p.variance > 0)
-    multipliers[p.variance == 0] = found.prices
-    return Solution(found.u, multipliers, found.steps)
-
-
-def _moved_apart(q: DenseProgram) -> DenseProgram:
-    """The same with every bound that can move a little farther out, each by another amount."""
-    rng, finite = np.random.default_rng(0), np.concatenate([q.low[np.isfinite(q.low)], q.high[np.isfinite(q.high)]])
-    size = APART * max(1.0, float(abs(q.e).max(initial=0.0)), float(abs(finite).max(initial=0.0)))
-    moves = np.where(q.low < q.high, size * rng.uniform(0.5, 1.0, q.low.size), 0.0)
-    return replace(q, low=q.low - moves, high=q.high + moves)
+    multipliers[p.variance == 0] = prices
+    return Solution(cells, multipliers, steps)
 
 
 def _dense(p: QuadraticProgram) -> DenseProgram:
@@ -113,12 +79,12 @@ def _dense(p: QuadraticProgram) -> DenseProgram:
     return DenseProgram(*heavy, M[exact], p.answer[exact], p.lower, p.upper)
 
 
-def _descend(q: DenseProgram, u: Float, free: Flags) -> Point:
-    """From a point, (cells,), and its free cells to the optimum."""
+def _descend(q: DenseProgram, u: Float, free: Flags) -> tuple[Float, Float, int]:
+    """From a point, (cells,), and its free cells to the optimum: cells, multipliers of C, and the steps."""
     fixed = q.low == q.high
     free, prices = free.copy(), np.zeros(q.e.size)
     banned = np.zeros(u.size, dtype=bool)  # freed in vain since the last step of any length
-    stuck, steps = False, 0
+    steps = 0
     while steps < STEPS_PER_CELL * u.size + 20:
         steps += 1
         step = _step(q, u, free)
@@ -134,12 +100,11 @@ def _descend(q: DenseProgram, u: Float, free: Flags) -> Point:
         prices, reduced, doubt = _prices(q, u, free)
         inward = np.where(u <= q.low, -reduced, np.where(u >= q.high, reduced, 0.0))
         inward[free | fixed | (inward <= SIGN * doubt)] = 0
-        stuck = bool((inward[banned] > 0).any())
         inward[banned] = 0
         if not inward.any():
             break
         free[int(np.argmax(inward / np.maximum(doubt, np.finfo(float).tiny)))] = True
-    return Point(u, free, prices, steps, stuck)
+    return u, prices, steps
 
 
 def _step(q: DenseProgram, u: Float, free: Flags) -> Float:

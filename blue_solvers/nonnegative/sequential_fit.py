@@ -3,8 +3,8 @@
 A stage is first solved over its table's own cells, held at what they have in common with each table before: constraints
 that other tables' cells bring are left out. That costs nothing if there are cells that meet all answers, since what is
 best without a constraint, and meets it, is best with it. So all stages left are solved, and cells for them looked for
-once. Where there are none, the longest run of stages that has some is found by halving, and the stage after it solved
-over the common refinement of its table and those held.
+once. Where there are none, stages are taken back until there are some, and the first of these solved over the common
+refinement of its table and those held.
 """
 
 from __future__ import annotations
@@ -179,17 +179,11 @@ class Course:
         start = 0
         while start < len(turns):
             tried = self._by_themselves(turns[start:])
-            taken, most = 0, len(tried)
-            length = most
-            while taken < most:
-                if self._have_cells(turns, start, tried[:length]):
-                    taken = length
-                else:
-                    most = length - 1
-                length = (taken + most + 1) // 2
-            for fitted in tried[:taken]:
+            while not self._have_cells(turns, start, tried):
+                tried.pop()
+            for fitted in tried:
                 self._take(*fitted)
-            start += taken
+            start += len(tried)
             if start < len(turns):
                 self._solve(turns[start])
                 start += 1

@@ -266,7 +266,7 @@ def test_the_active_set_method_alone_finds_the_optimum(seed: int) -> None:
     if optimum is None:
         return
     p = tightened(p)
-    found = min((certify(p, one) for one in polish(p, feasible_cells(p))), key=lambda one: one.gap)
+    found = certify(p, polish(p, feasible_cells(p)))
     assert found.gap <= PROVED * (1 + found.objective)
     assert reference.objective(found.cells) - float(optimum) <= 1e-9 * (1 + float(optimum))
 
@@ -276,7 +276,7 @@ def test_rows_with_bounds_are_kept_by_the_active_set_method() -> None:
     none, one = np.zeros(2), np.ones((1, 2))
     p = QuadraticProgram(csc(np.zeros((0, 2))), np.array([9.0, 0]), none + 1, none, none + np.inf, none[:0], none[:0])
     tied = with_bounds_on(p, csr_array(one), Ranges(none[:1] - 2, none[:1] + 2), none[:1], np.array([0.25]))
-    found = certify(tied, polish(tied, np.zeros(3))[0])
+    found = certify(tied, polish(tied, np.zeros(3)))
     assert found.cells == pytest.approx([2.0, 0.0, 2.0])
     assert found.gap < 1e-12
     assert found.objective == pytest.approx(0.5 * 49 + 0.5)
