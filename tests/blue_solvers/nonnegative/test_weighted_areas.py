@@ -249,15 +249,17 @@ def test_a_model_that_misreads_weights_gives_no_fit(method, what, monkeypatch) -
     y = np.array([5.0, 2.0, 4.0])
     right, wrong = FittingModel(problem), FittingModel(problem)
     monkeypatch.setattr(FittingModel, "of", lambda problem: right)
-    assert method(problem, y).gap <= 1e-8
+    fit = method(problem, y)
+    assert fit.gap <= 1e-8
     wrong.__dict__[what] = 3 * getattr(wrong, what)
     monkeypatch.setattr(FittingModel, "of", lambda problem: wrong)
     if method is sequential_fit:  # whose programs are made of labels
         wrong.__dict__["_labels"] = {"total": np.array([0, 0]), "sex": np.array([1, 0])}
-    with pytest.raises(
-        NotConvergedError, match="please report" if method is not max_fit else "please report|no fit that"
-    ):
-        method(problem, y)  # max_fit has found by M what no program allows
+    if method is max_fit and what == "sums":  # of which none is left: sums with bounds are those of M
+        np.testing.assert_allclose(method(problem, y).detail, fit.detail, rtol=1e-9)
+        return
+    with pytest.raises(NotConvergedError, match="please report"):
+        method(problem, y)
 
 
 def test_what_no_cells_sum_to_is_refused_by_its_sign_and_other_differences_are_fitted() -> None:
