@@ -131,7 +131,7 @@ def _solved_each(p: QuadraticProgram) -> list[Certified]:
         return [solve(replace(p.one(number), start=start)) for number, start in enumerate(starts)]
 
 
-def program_within(model: FittingModel, y: Float, bounds: Ranges, signed: bool = True) -> QuadraticProgram:
+def program_within(model: FittingModel, y: Float, bounds: Ranges, *, signed: bool = True) -> QuadraticProgram:
     """The model's program of measurements, (n,), with bounds on observed cells, (n,) each; sums follow the cells.
 
     The cells are of any sign (`signed`) or not negative.
@@ -232,9 +232,11 @@ def with_bounds_on(
     if not sums.size:
         return replace(p, lower=lower, upper=upper)
     low, high = bounds.low[sums], bounds.high[sums]
-    tied = sparse.hstack([rows[sums], -sparse.eye_array(sums.size)])
+    M, own = csc(sparse.vstack([p.M, rows[sums]])), np.arange(1, sums.size + 1)
+    columns = np.append(M.data, -np.ones(own.size)), np.append(M.indices, p.variance.size - 1 + own)
+    size = M.shape[0], M.shape[1] + own.size
     return QuadraticProgram(
-        M=csc(sparse.vstack([sparse.hstack([p.M, sparse.csc_array((p.variance.size, sums.size))]), tied])),
+        M=sparse.csc_array((*columns, np.append(M.indptr, M.nnz + own)), shape=size),
         target=beside(p.target, np.where(weight[sums] > 0, target[..., sums], np.clip(0.0, low, high))),
         weight=np.append(p.weight, weight[sums]),
         lower=np.append(lower, low),
