@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -15,9 +14,11 @@ from constraint_builders.description.table import Table
 from constraint_builders.files.arrow_files import write_batches
 
 LISTS = pl.List(pl.Float64)
-ROW_GROUP = 1_024  # rows of estimates read together: a question about few geounits reads few such groups
+ROW_GROUP, GROUP_CELLS = 1_024, 1 << 15  # read together, at most: a question about few geounits reads few such groups
 COMPRESSION: Literal["lz4"] = "lz4"  # digits of estimates hardly compress: others cost several times as much for it
-WHOLE = 2_048  # cells of a table of which so many rows are written at a time
+AT_ONCE = 1 << 17  # cells that are made into columns together, so few that they stay in cache
+DICTIONARIES = ("table", "geocode", "std_error.list.element")  # listed once where they repeat, as estimates never do
+DISTINCT = 1 << 14  # bytes of what is listed: to look for more repeats takes tens of MB
 
 Rows: TypeAlias = Callable[[slice], Float]  # of a table, (rows, cells)
 TableRows: TypeAlias = tuple[Table, Rows, Rows | None]
@@ -43,24 +44,24 @@ def write_estimates(path: Path, geocodes: Sequence[str], tables: Sequence[TableR
     """
     names = ("estimate",) if tables[0][2] is None else ("estimate", "std_error")
     schema = pl.Schema([("table", pl.String), ("geocode", pl.String), *((name, LISTS) for name in names)])
-    write_batches(_batches(geocodes, tables), schema, path, row_group_size=ROW_GROUP, compression=COMPRESSION)
+    listed = {"use_dictionary": [*DICTIONARIES], "dictionary_pagesize_limit": DISTINCT}
+    write_batches(_batches(geocodes, tables), schema, path, compression=COMPRESSION, **listed)
 
 
-def _batches(geocodes: Sequence[str], tables: Sequence[TableRows]) -> Iterator[pl.DataFrame]:
-    """Rows of all tables, in order, of which each frame holds few enough to stay in cache."""
-    codes, written = pl.Series("geocode", geocodes, dtype=pl.String), 0
+def _batches(geocodes: Sequence[str], tables: Sequence[TableRows]) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Rows of all tables, in order, in frames of few cells; each with how many rows are a row group."""
+    codes = pl.Series("geocode", geocodes, dtype=pl.String)
     for table, estimate, std_error in tables:
-        step = ROW_GROUP * max(1, WHOLE // table.size)
-        stops = {*range(step - written % ROW_GROUP, len(geocodes), step), len(geocodes)}  # where row groups end
-        written += len(geocodes)
-        for start, stop in pairwise(sorted({0, *stops})):
-            rows = slice(start, stop)
+        group = max(1, min(ROW_GROUP, GROUP_CELLS // table.size))
+        step = group * max(1, AT_ONCE // (group * table.size))
+        for start in range(0, len(geocodes), step):
+            rows = slice(start, start + step)
             own = codes[rows]
-            frame = [pl.repeat(table.name, own.len(), eager=True).alias("table"), own]
+            frame = [pl.Series("table", [table.name]).new_from_index(0, own.len()), own]
             for name, what, cells in (("estimate", "estimate", estimate), ("std_error", "standard error", std_error)):
                 if cells is not None:
                     frame.append(_lists(name, cells(rows), f"{what} of table {table.name!r}", own))
-            yield pl.DataFrame(frame)
+            yield pl.DataFrame(frame), group
 
 
 def _lists(name: str, cells: Float, what: str, codes: pl.Series) -> pl.Series:

@@ -114,32 +114,35 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
         return frame if columns is None else frame.select(columns)
 
 
-def write_parquet(frame: pl.DataFrame, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write a Parquet file; parameters and errors as of `write_batches`."""
-    write_batches([frame], frame.schema, path, **options)
+def write_parquet(
+    frame: pl.DataFrame, path: str | os.PathLike[str], row_group_size: int | None = None, **options: Any
+) -> None:
+    """Write a Parquet file, of so many rows a row group; other parameters and errors as of `write_batches`."""
+    write_batches([(frame, row_group_size)], frame.schema, path, **options)
 
 
 def write_batches(
-    batches: Iterable[pl.DataFrame],
+    batches: Iterable[tuple[pl.DataFrame, int | None]],
     schema: pl.Schema,
     path: str | os.PathLike[str],
     *,
     compression: str = "zstd",
-    row_group_size: int | None = None,
+    **options: Any,
 ) -> None:
     """Write a Parquet file of frames that are made one after another, and not held together.
 
     Parameters
     ----------
-    batches : iterable of polars.DataFrame
-        Their rows follow one another in the file; what is raised there is raised here.
+    batches : iterable of (polars.DataFrame, int or None)
+        Their rows follow one another in the file; with the rows of a row group, by default all. What is raised there
+        is raised here.
     schema : polars.Schema
         Of every one of them.
     path : path
         Taken literally.
     compression : str
-    row_group_size : int, optional
-        Rows of every row group but the last.
+    **options
+        As `pyarrow.parquet.ParquetWriter` has them.
 
     Raises
     ------
@@ -147,10 +150,11 @@ def write_batches(
         If it cannot be written: the disk is full, say.
     """
     kinds = pl.DataFrame(schema=schema).to_arrow(compat_level=OLDEST).schema
-    with _library().parquet.ParquetWriter(os.path.abspath(path), kinds, compression=compression) as writer:
-        for frame in batches:
+    open_writer = _library().parquet.ParquetWriter
+    with open_writer(os.path.abspath(path), kinds, compression=compression, **options) as writer:
+        for frame, rows in batches:
             for batch in frame.to_arrow(compat_level=OLDEST).combine_chunks().to_batches():
-                writer.write_batch(batch, row_group_size)
+                writer.write_batch(batch, rows)
 
 
 def read_arrow(file: BinaryIO) -> pl.DataFrame:
