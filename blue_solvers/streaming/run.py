@@ -35,9 +35,10 @@ def stream(
         ``std_error``, lists of all cells in C order. If an earlier run was killed, it is resumed; otherwise there may
         be nothing.
     memory : float, optional
-        Bytes that the work may take beside the program itself; a part that needs more is refused by name, before
-        anything is read, but for a part of a single geounit, which is then split by table. What is left over keeps
-        measurements for the way down, which are otherwise read again.
+        Bytes that the work may take beside the program itself, with its libraries and the loops that numba loads at
+        first; a part that needs more is refused by name, before anything is read, but for a part of a single geounit,
+        which is then split by table. What is left over keeps measurements for the way down, which are otherwise read
+        again.
     variances : bool
         Whether exact standard errors are wanted too.
     certify : bool

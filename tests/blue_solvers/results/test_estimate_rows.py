@@ -1,0 +1,50 @@
+"""Files of estimates: read again as they were given, in groups of few cells, repeats listed where there are some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from blue_solvers.results.estimate_rows import GROUP_CELLS, ROW_GROUP, rows_of, write_estimates
+from constraint_builders import Schema
+from constraint_builders.description.table import parse_table
+
+SCHEMA = Schema({"a": 40, "b": 200, "c": 2})
+
+
+def test_all_rows_in_row_groups_of_few_cells(tmp_path: Path) -> None:
+    """Large and small tables: a writer holds no more of either."""
+    rng, path = np.random.default_rng(0), tmp_path / "rows.parquet"
+    tables = [parse_table(SCHEMA, name) for name in ("total", "c", "a", "a * b")]
+    sizes, codes = [1, 2, 40, 8000], [f"{i:06}" for i in range(2500)]
+    cells = [rng.normal(size=(len(codes) if size < 100 else 30, size)) for size in sizes]
+    for table, own in zip(tables, cells, strict=True):
+        rows = np.arange(len(own))
+        write_estimates(path, codes[: len(own)], [(table, rows_of(own, rows), rows_of(own**2, rows, np.sqrt))])
+        with pq.ParquetFile(path) as file:
+            groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
+        assert sum(group.num_rows for group in groups) == len(own)
+        assert all(group.num_rows <= ROW_GROUP and group.num_rows * table.size <= GROUP_CELLS for group in groups)
+        assert len(groups) <= -(-len(own) // min(ROW_GROUP, GROUP_CELLS // table.size))
+        found = pl.read_parquet(path)
+        assert found["geocode"].to_list() == codes[: len(own)]
+        assert found["table"].unique().to_list() == [table.name]
+        assert np.array_equal(found["estimate"].explode().to_numpy(), own.ravel())
+        assert np.array_equal(found["std_error"].explode().to_numpy(), abs(own).ravel())
+
+
+def test_only_what_repeats_is_listed(tmp_path: Path) -> None:
+    """Estimates are not looked up, which takes tens of MB; standard errors that are few are, and take a byte each."""
+    rng, path, rows = np.random.default_rng(0), tmp_path / "rows.parquet", np.arange(30)
+    estimates, errors = rng.normal(size=(30, 8000)), rng.choice(rng.uniform(1, 2, 50), (30, 8000))
+    tables = [(parse_table(SCHEMA, "a * b"), rows_of(estimates, rows), rows_of(errors, rows))]
+    write_estimates(path, [str(i) for i in rows], tables)
+    with pq.ParquetFile(path) as file:
+        group = file.metadata.row_group(0)
+        columns = {group.column(i).path_in_schema.split(".")[0]: group.column(i) for i in range(4)}
+        listed = {name for name, own in columns.items() if own.has_dictionary_page}
+    assert listed == {"table", "geocode", "std_error"}
+    assert columns["std_error"].total_uncompressed_size < columns["estimate"].total_uncompressed_size / 4
