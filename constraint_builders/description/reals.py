@@ -72,7 +72,7 @@ def share(value: Any, what: str) -> float:
     """One number between 0 and 1, both excluded, of any kind as a float; `ValueError` for anything else."""
     number = real_number(value, what)
     if not 0 < number < 1:
-        raise ValueError(f"{what} must lie between 0 and 1, both excluded: got {shown(value)}")
+        raise ValueError(f"{what} is {shown(value)}: give a number between 0 and 1, both excluded")
     return number
 
 

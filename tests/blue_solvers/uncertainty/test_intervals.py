@@ -120,7 +120,7 @@ def test_normal_intervals_of_standard_errors():
     lower, upper = normal_intervals([5.0, 7.0], [1.0, 0.0], 0.95)
     np.testing.assert_allclose(upper, [5 + 1.959963984540054, 7], rtol=1e-15)
     np.testing.assert_allclose(lower, [5 - 1.959963984540054, 7], rtol=1e-15)
-    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+    with pytest.raises(ValueError, match=r"level is .*: give a number between 0 and 1"):
         normal_intervals(5.0, 1.0, 95)
 
 
@@ -155,7 +155,7 @@ def test_order_statistic(level, draws, rank):
 
 
 def test_an_order_statistic_is_of_a_level():
-    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+    with pytest.raises(ValueError, match=r"level is .*: give a number between 0 and 1"):
         order_statistic(1.0, 99)
 
 
@@ -169,8 +169,8 @@ def test_too_few_draws_are_refused(level, draws, least):
 @every(
     ("options", "message"),
     [
-        ({"confidence_level": 1.0}, "level must lie between 0 and 1"),
-        ({"confidence_level": 95}, "level must lie between 0 and 1"),
+        ({"confidence_level": 1.0}, "level is .*: give a number between 0 and 1"),
+        ({"confidence_level": 95}, "level is .*: give a number between 0 and 1"),
         ({"method": "bootstrap"}, "method must be one of 'z', 't', 'distribution_free': got 'bootstrap'"),
         ({"method": "t"}, "say how many, draws=199"),
         ({"method": "t", "draws": 0}, "draws is 0: give a whole number of 1 or more"),

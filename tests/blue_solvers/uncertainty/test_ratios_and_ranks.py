@@ -93,7 +93,7 @@ def test_sure_ranks_and_a_single_place() -> None:
         (([1.0], [2.0], np.array([[[-1.0, 0], [0, 1]]])), "negative variances"),
         (([1.0], [2.0], np.array([[[1.0, 0.5], [0.4, 1]]])), "covariance is not symmetric"),
         (([1.0], [2.0], np.array([[[1.0, 1.1], [1.1, 1]]])), "correlations are 1 at most"),
-        (([1.0], [2.0], np.zeros((1, 2, 2)), 1.5), "level must lie between 0 and 1"),
+        (([1.0], [2.0], np.zeros((1, 2, 2)), 1.5), "level is .*: give a number between 0 and 1"),
     ],
 )
 def test_what_is_no_ratio_is_refused(arguments: tuple, said: str) -> None:
