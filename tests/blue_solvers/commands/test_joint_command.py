@@ -240,10 +240,10 @@ table.csv table.csv --variables sex => --variables is for folders of measurement
 table.csv table.csv => 2 inputs are called 'table'
 PL94 DHC {WHOLE} --totals t.csv => --totals is for one input: here are 2
 PL94 DHC {WHOLE} --plot t.png => --plot is for files of tables: the inputs are folders
-table.csv table.csv --columns a=note => --columns is for one input: here are 2
+table.csv table.csv --names a,b --columns c=note => must be an input and a column of it, moe=moe_90, a:moe=moe_90
 table.csv --same a=b => --same is for several inputs:
 table.csv --schema a.toml --schema b.toml => --schema is given 2 times for one input
-table.csv table.csv --names a,b --total T => --total must be an input and a mark of it, a:T
+table.csv table.csv --names a,b --total T => --total must be an input and a mark of it, T, a:T
 """)
 
 
