@@ -102,7 +102,11 @@ def own_covariance(covariance: Any) -> ErrorCovariance:
     if isinstance(covariance, LowRankPlusDiagonal):
         return ErrorCovariance(None, covariance, absolute=True)
     is_sparse = sparse.issparse(covariance)
-    own = read_matrix(covariance, "covariance", LARGEST) if is_sparse else real_array(covariance, "covariance").copy()
+    own = (
+        read_matrix(covariance, "covariance", LARGEST, 0.0)
+        if is_sparse
+        else real_array(covariance, "covariance").copy()
+    )
     return ErrorCovariance(own, None, absolute=True) if own.ndim == 1 else ErrorCovariance(None, own, absolute=True)
 
 

@@ -295,7 +295,7 @@ def _correlated(law: LawOrName, covariance: Any, observed: Layout) -> Noise:
         diagonal = _diagonal(covariance)
         refuse_extreme(diagonal, "diagonal of the covariance", IN_OTHER_UNITS)
         return OperatorNoise(law, covariance, diagonal)
-    matrix = read_matrix(observed.square(covariance, "covariance"), "covariance", LARGEST)
+    matrix = read_matrix(observed.square(covariance, "covariance"), "covariance", LARGEST, 0.0)
     scale = abs(matrix.data).max(initial=0.0)
     if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
         raise ValueError("covariance is not symmetric: a covariance equals its transpose")

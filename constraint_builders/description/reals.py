@@ -23,6 +23,7 @@ SMALLEST, LARGEST = 1e-100, 1e150  # what precisions, and products of variances 
 ROUNDING = 1e-9  # of the largest entry of a covariance that was worked out
 LARGEST_VALUE = 1e100  # whose square, in units of any noise, float64 holds
 LARGEST_WEIGHT = 1e50  # of a cell in an equation or an area, whose square times any variance it holds
+SMALLEST_WEIGHT = 1e-250  # by which it holds the largest divided
 Rational: TypeAlias = Fraction | int | str
 _UNWIELDY = re.compile(r".{200}|[eE][+-]?\d{4}")  # text whose Fraction would fill the memory
 
@@ -278,8 +279,10 @@ def refuse_large(numbers: Float, what: str, largest: float) -> None:
         raise ValueError(f"{what} holds {large[0]:g}, beyond {largest:g}: scale it, or what it is of")
 
 
-def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> sparse.csr_array:
-    """A copy as a sparse matrix of finite numbers that are not too large.
+def read_matrix(
+    A: Any, what: str = "A", largest: float = LARGEST_WEIGHT, smallest: float = SMALLEST_WEIGHT
+) -> sparse.csr_array:
+    """A copy as a sparse matrix of finite numbers that are neither too large nor, but for 0, too small.
 
     Raises
     ------
@@ -297,6 +300,8 @@ def read_matrix(A: Any, what: str = "A", largest: float = LARGEST_WEIGHT) -> spa
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     refuse_large(matrix.data, what, largest)
+    if (small := matrix.data[abs(matrix.data) < smallest]).size:
+        raise ValueError(f"{what} holds {small[0]:g}, below {smallest:g}: scale it, or give 0")
     return matrix
 
 

@@ -111,6 +111,7 @@ SCHEMA = Schema({"a": 2, "b": 3})
 @example(variance=1e-91, value=1.0, number=1e16, kind=4)
 @example(variance=1e-100, value=1e90, number=1.0, kind=4)
 @example(variance=1e-100, value=1e90, number=1.0, kind=0)
+@example(variance=1.0, value=1.0, number=1e-309, kind=3)
 def test_numbers_of_any_size_give_finite_answers_or_are_refused(
     variance: float, value: float, number: float, kind: int
 ) -> None:
