@@ -178,13 +178,14 @@ def _disagreement(
     """
     size = noise.sd.size
     missed = (known.rows.astype(np.longdouble) @ proof.sums[:size] - values).astype(float)
-    off = max(float(abs(missed).max(initial=0.0)), float(proof.totals.found[1]))
-    most = EXACT_TO * scale * max(1.0, float(abs(known.rows).sum(axis=1).max(initial=0.0)))
-    if off > most:
-        silent = known.rows[:, ~said].count_nonzero(axis=1) > 0
-        if (wrong := silent & (abs(missed) > most)).any():
-            number = int(wrong.argmax()) - known.rows.shape[0] + known.equalities
-            raise NotCertifiedError(f"equality {number} speaks of cells of which nothing is claimed")
+    weights = abs(known.rows).sum(axis=1)
+    wrong = abs(missed) > EXACT_TO * scale * weights  # each row in its own units
+    silent = wrong & (known.rows[:, ~said].count_nonzero(axis=1) > 0)
+    if silent.any():
+        number = int(silent.argmax()) - known.rows.shape[0] + known.equalities
+        raise NotCertifiedError(f"equality {number} speaks of cells of which nothing is claimed")
+    off = max(float(abs(missed).max(initial=0.0, where=wrong)), float(proof.totals.found[1]))
+    if wrong.any() or off > EXACT_TO * scale * max(1.0, float(weights.max(initial=0.0))):
         raise DisprovedError(f"x contradicts what is known exactly by {off:.3g}")
     least = known.least_standard_errors
     fixed = least <= 0

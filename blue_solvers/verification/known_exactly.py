@@ -336,7 +336,8 @@ class KnownExactly:
         if not self.sums.are_counts:
             return found, root
         cells = rng.permutation(np.flatnonzero(root))
-        keys = (self.shares.T @ rng.uniform(1, 2, (self.rows.shape[0], 2)))[cells]  # those alike have the same
+        each = reciprocal(abs(self.shares).max(axis=1).toarray().reshape(-1, 1))  # row counts, whatever its units
+        keys = (self.shares.T @ (each * rng.uniform(1, 2, (self.rows.shape[0], 2))))[cells]  # those alike have the same
         order = np.argsort(keys[:, 0])
         cells, keys = cells[order], keys[order]
         alone, alike = ~keys.any(axis=1), np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1) & keys[1:].any(axis=1))

@@ -273,3 +273,23 @@ def test_tables_of_a_tree_that_are_known_exactly_and_do_not_nest(monkeypatch: py
     wrong = x.copy()
     wrong[0] += 1e-3
     assert certify(problem, y, wrong).bound is None
+
+
+@every("unit", [1.0, 1e-18, 1e-25])
+def test_a_figure_is_known_exactly_in_equalities_of_any_units(monkeypatch: pytest.MonkeyPatch, unit: float) -> None:
+    """Beside one in units of counts: other counts that satisfy this one alone are never called near."""
+    monkeypatch.setattr(certificate, "MOST_LISTED", 0)
+    monkeypatch.setattr(certificate, "can_be_listed", lambda problem, made: False)
+    E, rng = np.zeros((2, 29)), np.random.default_rng(0)
+    E[0, 9:], E[1, 9] = 1.0, unit
+    truth = rng.integers(1, 20, (5, 4)).astype(float)
+    known = E[:, 9:] @ truth.ravel()
+    observed = {"a": 1.0, "b": 2.0, "detailed": 3.0}
+    problem = Problem(Schema({"a": 5, "b": 4}), observed, equalities=(E, known))
+    y = add_noise(problem, problem.marginal_matrix() @ truth.ravel(), rng=rng)
+    x = estimate(problem, y).values
+    assert certify(problem, y, x).bound < 1e-10
+    wrong = x.copy()
+    wrong[[9, 14]] += 1e-6
+    wrong[[10, 13]] -= 1e-6
+    assert certify(problem, y, wrong).bound is None
