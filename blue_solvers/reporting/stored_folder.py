@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,6 +28,8 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.files.arrow_files import frame_of, open_parquet, read_parquet
 from constraint_builders.files.naming import naming
+
+TOGETHER = 1 << 19  # numbers of a column that are read at once
 
 
 class StoredEstimates(StoredResult):
@@ -60,17 +63,15 @@ class StoredEstimates(StoredResult):
         return [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
 
     def rows(self, geolevel: str, table: Table, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows of a table, those of a group of the file at a time, as they lie in the files."""
+        """The rows of a table, those of some groups of the file at a time, as they lie in the files."""
         for name in self._files(geolevel):
-            path, before = self.folder / name, 0
-            start, stop = self._rows_of(geolevel, name).get(table.name, (0, 0))
+            path, (start, stop) = self.folder / name, self._rows_of(geolevel, name).get(table.name, (0, 0))
+            if start == stop:
+                continue
             with naming(path), open_parquet(path) as file:
-                for number in range(file.num_row_groups if stop > start else 0):
-                    height = file.metadata.row_group(number).num_rows
-                    first, last = max(start - before, 0), min(stop - before, height)
-                    if first < last:
-                        yield frame_of(file.read_row_group(number, columns)).select(columns)[first:last]
-                    before += height
+                for groups, before in _groups_together(file, start, stop, max(1, TOGETHER // table.size)):
+                    rows = frame_of(file.read_row_groups(groups, columns)).select(columns)
+                    yield rows[max(start - before, 0) : stop - before]
 
     def _rows_of(self, geolevel: str, name: str) -> dict[str, tuple[int, int]]:
         """Where the rows of every table begin and end in a file: they lie together."""
@@ -124,6 +125,17 @@ class StoredEstimates(StoredResult):
         table = next(own for place, own in self.tables() if place == geolevel)
         rows = self.rows(geolevel, table, ["geocode", "estimate", "std_error"])
         return pl.concat(_cells(self.schema, geolevel, table, few, level).gather_every(table.size) for few in rows)
+
+
+def _groups_together(file: Any, start: int, stop: int, rows: int) -> Iterator[tuple[list[int], int]]:
+    """Groups of an open file that have rows from start to stop, of about so many rows together, and the rows before."""
+    said = file.metadata
+    heights = [said.row_group(number).num_rows for number in range(said.num_row_groups)]
+    stops = np.cumsum(heights)
+    starts = stops - heights
+    own = np.flatnonzero((starts < stop) & (stops > start))
+    for groups in np.split(own, np.flatnonzero(np.diff((starts[own] - starts[own[0]]) // rows)) + 1):
+        yield groups.tolist(), int(starts[groups[0]])
 
 
 def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, level: float) -> pl.DataFrame:

@@ -13,7 +13,9 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
-from blue_solvers.reporting.stored_folder import stored_page
+from blue_solvers.reporting import stored_folder
+from blue_solvers.reporting.stored_folder import StoredEstimates, stored_page
+from constraint_builders.files.arrow_files import write_parquet
 from tests.helpers.html_outline import Element, outline
 from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import settings_of, simulate
@@ -38,6 +40,18 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def release(simulated: Path, tmp_path: Path) -> Path:
     return shutil.copytree(simulated, tmp_path, dirs_exist_ok=True) / "release"
+
+
+@pytest.fixture(scope="module")
+def estimated(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("estimated") / "result"
+    assert main(["estimate", str(simulated / "release"), "--out", str(made)]) == 0
+    return made
+
+
+@pytest.fixture
+def result(estimated: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(estimated, tmp_path / "result")
 
 
 def downloaded(root: Element, file: str) -> pl.DataFrame:
@@ -83,6 +97,24 @@ def test_a_stored_result_is_shown(release: Path, tmp_path: Path, options: list[s
     assert any(worst["cell"].fill_null("") != "")
     assert "Tied by" in root.text
     assert "1 State > 2 County > 8 Tract" in root.text
+
+
+@pytest.mark.parametrize("height", [1, 3, 5, 16])
+@pytest.mark.parametrize("together", [1, 13, 40, 1000])
+def test_rows_are_read_however_they_are_grouped(
+    result: Path, monkeypatch: pytest.MonkeyPatch, height: int, together: int
+) -> None:
+    path = result / "estimates" / "Tract.parquet"
+    rows = pl.read_parquet(path, glob=False)
+    write_parquet(rows, path, row_group_size=height)
+    monkeypatch.setattr(StoredEstimates, "require_intact", lambda _: None)
+    monkeypatch.setattr(stored_folder, "TOGETHER", together)
+    stored, names = StoredEstimates(result), ["geocode", "std_error"]
+    for geolevel, table in stored.tables():
+        if geolevel == "Tract":
+            pieces = list(stored.rows(geolevel, table, names))
+            assert len(pieces) <= 1 + 8 // max(1, together // table.size)
+            assert pl.concat(pieces).equals(rows.filter(pl.col("table") == table.name).select(names))
 
 
 @pytest.mark.parametrize("options", [[], ["--memory", "1e9"], ["--desired", "age"]])
