@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import linalg
 
 RELATIVE_ZERO = 1e-11  # an entry this much smaller than its row's largest was cancelled, up to rounding
 NEARLY = 1e-6  # of a row's largest entry: where elimination leaves less, the rows squared lose most digits
@@ -15,6 +16,7 @@ ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row t
 LEAST_PIVOT = 1e-2  # of a row's largest entry: a smaller one would magnify the rounding of the others
 UNEVEN = 64.0  # ratio of entries from which rows and columns are scaled first
 SCALING_ROUNDS = 4
+REFINEMENTS = 4
 FEW_ENTRIES = 2000  # of equations whose elimination is remembered: a problem is asked its rank, its rows and its ties
 
 
@@ -97,9 +99,9 @@ def _remembered(system: _System) -> Elimination:
     return _eliminated(system.rows, system.columns)
 
 
-def _eliminated(rows: sparse.csr_array, waiting: NDArray[np.intp]) -> Elimination:
+def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """As `eliminate`, of equations, (m, n), and unknowns in order, (k,)."""
-    work = rows.copy()
+    work, waiting = given.copy(), columns
     row_scale, column_scale = scaling(work)
     _scale(work, row_scale, column_scale)
     row_ids = np.arange(work.shape[0])
@@ -128,18 +130,45 @@ def _eliminated(rows: sparse.csr_array, waiting: NDArray[np.intp]) -> Eliminatio
         eliminated[chosen] = True
         waiting = waiting[~eliminated[waiting]]
     none = np.zeros(0, dtype=np.intp)
-    solved_columns = np.concatenate([none, *pivot_columns])
+    used, solved_columns = np.concatenate([none, *pivot_rows]), np.concatenate([none, *pivot_columns])
+    doubtful = np.unique(np.concatenate([none, *near]))
+    if doubtful.size:
+        _scale(given := given.copy(), row_scale, column_scale)
+        doubtful = doubtful[~_follow(given, doubtful, used, solved_columns, original[doubtful], columns)]
     remaining = work[np.flatnonzero(np.diff(work.indptr))]
     _scale(remaining, columns=1 / column_scale)
     _scale(solved, column_scale[solved_columns], 1 / column_scale)
     return Elimination(
         remaining=remaining,
-        pivot_rows=np.concatenate([none, *pivot_rows]),
+        pivot_rows=used,
         solved=solved,
         solved_columns=solved_columns,
         free_columns=waiting,
-        nearly_dependent=np.unique(np.concatenate([none, *near])),
+        nearly_dependent=doubtful,
     )
+
+
+def _follow(
+    A: sparse.csr_array,
+    rows: NDArray[np.intp],
+    used: NDArray[np.intp],
+    solved: NDArray[np.intp],
+    largest: NDArray[np.float64],
+    columns: NDArray[np.intp],
+) -> NDArray[np.bool_]:
+    """Which rows, (k,), of (m, n), follow from those used, (pivots,), in some columns: solved again for what is left.
+
+    Elimination rounds once for every row that it takes off; combinations that are refined in more digits do not.
+    """
+    from_used = sparse.csr_array(A[used].T, dtype=np.longdouble)
+    solve = linalg.splu(sparse.csc_array(A[used][:, solved].T)).solve
+    found = ~np.isin(rows, used)
+    for number in np.flatnonzero(found):
+        left = A[rows[[number]]].toarray()[0].astype(np.longdouble)
+        for _ in range(REFINEMENTS):
+            left -= from_used @ solve(left[solved].astype(np.float64)).astype(np.longdouble)
+        found[number] = abs(left[columns]).max(initial=0.0) <= ROUNDING * largest[number]
+    return found
 
 
 def scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -13,6 +13,7 @@ from scipy import sparse
 from constraint_builders.relations.elimination import eliminate, relations_between_rows
 from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
+from tests.helpers.oracles.exact import rational
 
 
 @st.composite
@@ -118,3 +119,17 @@ def test_systems_that_differ_in_any_number_are_told_apart() -> None:
         assert np.linalg.matrix_rank(both) == 2, name
     assert found["again"] is found["first"]
     assert len({id(own) for own in found.values()}) == 5
+
+
+@pytest.mark.parametrize("size", [10, 30, 100])
+@pytest.mark.parametrize("apart", [0.0, 1e-12, 1e-9])
+def test_rounding_is_told_from_rows_that_nearly_follow(size: int, apart: float) -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        A = rng.integers(-8, 9, (size, size + 20)) / 8 * (rng.random((size, size + 20)) < 3 / size)
+        A[range(size), range(size)] += 1
+        last = rng.integers(-64, 65, size) / 64 @ A  # exactly
+        last[-20:] += apart * abs(last).max() * np.eye(20)[np.argmax((A[:, -20:] != 0).sum(axis=0))]
+        rows = np.vstack([A, last])
+        found = eliminate(sparse.csr_array(rows), np.arange(size + 20)).nearly_dependent
+        assert (found.size > 0) == (rational(rows).rank() > rational(A).rank()), seed
