@@ -183,7 +183,7 @@ def _run_streamed(args: argparse.Namespace) -> None:
     found = Result(args.out)
     proof = found.proof if args.fit else replace(found.proof, fit=None)
     say(f"tied by    {found.tied}")
-    say(f"solver     {TwoPass.name}, {found.description['reason']}")
+    say(f"solver     {TwoPass.name}, {found.description.reason}")
     say(f"written    {args.out}")
     say(*proof_lines(proof, found.schema))
     _print_rows(args, read.zeros, read.read)

@@ -49,10 +49,9 @@ def print_result(path: str) -> str:
     """
     from blue_solvers.commands.fit_line import proof_lines
     from blue_solvers.results.questions import Result
-    from blue_solvers.results.store import remarks_of
 
     result = Result(path)
-    progress(f"comparing {counted(len(result.description['files']), 'file')} with their checksums")
+    progress(f"comparing {counted(len(result.description.files), 'file')} with their checksums")
     result.require_intact()
     rows = [
         (level, f"{result.spine.members[i].size:,}", ", ".join(table.name for table in result.tables(level)))
@@ -61,8 +60,8 @@ def print_result(path: str) -> str:
     print_columns(("geolevel", "geounits", "tables"), rows)
     say("", f"schema     {result.schema}")
     say(f"tied by    {result.tied}")
-    say(f"solver     {result.description['solver']}: {result.description['reason']}")
-    say(*proof_lines(result.proof, result.fit_schema), *map(str, remarks_of(result.description)))
+    say(f"solver     {result.description.solver}: {result.description.reason}")
+    say(*proof_lines(result.proof, result.fit_schema), *map(str, result.description.remarks))
     return result.doubt
 
 

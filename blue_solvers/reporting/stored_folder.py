@@ -18,7 +18,7 @@ from blue_solvers.reporting.stored_judgement import certificate_said, stored_fit
 from blue_solvers.reporting.streamed_median import median_and_largest
 from blue_solvers.reporting.unjudged import unjudged_page
 from blue_solvers.results.checksums import DamagedError
-from blue_solvers.results.store import estimates_of, remarks_of
+from blue_solvers.results.store import estimates_of
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.results.stored_measurements import VARIANCES
 from blue_solvers.results.tidy import cell_frame
@@ -54,13 +54,12 @@ class StoredEstimates(StoredResult):
 
     def tables(self) -> Iterator[tuple[str, Table]]:
         """Geolevels and tables, from the highest level down and the smallest table up."""
-        for geolevel in self.description["tables"]:
+        for geolevel in self.description.tables:
             if self._files(geolevel):
                 yield from ((geolevel, table) for table in self.stored_tables(geolevel))
 
     def _files(self, geolevel: str) -> list[str]:
-        whole = estimates_of(geolevel)
-        return [name for name in self.description["files"] if name == whole or name.startswith(f"{whole}/")]
+        return self.description.files_of(estimates_of(geolevel))
 
     def rows(self, geolevel: str, table: Table, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of a table, those of some groups of the file at a time, as they lie in the files."""
@@ -174,11 +173,11 @@ def stored_page(folder: Path, level: float, names: Mapping[str, str] = NO_NAMES)
     listed = listed_sections(stored.first_rows(MOST_ROWS, level), sizes, formats, level, names)
     said, proof = stored.description, stored.proof
     made = [
-        f"Solver: {said['solver']}. {said['reason'][:1].upper()}{said['reason'][1:]}.",
-        f"Settings {said['settings']}, noise {said['noise']}.",
+        f"Solver: {said.solver}. {said.reason[:1].upper()}{said.reason[1:]}.",
+        f"Settings {said.settings}, noise {said.noise}.",
         f"Tied by {stored.tied}.",
         "All files of the folder have the SHA-256 that was written.",
-        *(f"Of the files that were read, {remark.about}: {remark.text}." for remark in remarks_of(said)),
+        *(f"Of the files that were read, {remark.about}: {remark.text}." for remark in said.remarks),
     ]
     advice = "A folder of estimates does not keep them; from a file, estimates are judged with --measured."
     known = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -38,7 +40,7 @@ class _Products(msgspec.Struct):
 
 
 class Description(msgspec.Struct):
-    """What the last file says; what else is there is left alone."""
+    """What the last file of a result says; what else is there is left alone."""
 
     settings: str
     noise: str
@@ -51,3 +53,21 @@ class Description(msgspec.Struct):
     read: StoredReading = msgspec.field(default_factory=StoredReading)
     proof: dict[str, Any] = {}
     joined: _Products | None = None
+
+    @property
+    def in_part(self) -> PlacesInPart:
+        """The published places of which a product does not hold all."""
+        return reduce(or_, (read.in_part for read in self._readings))
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """What was noticed of the files that it was estimated from, product by product."""
+        return [remark for read in self._readings for remark in read.remarks]
+
+    @property
+    def _readings(self) -> list[StoredReading]:
+        return [self.read, *(own.read for own in (self.joined.others if self.joined else ()))]
+
+    def files_of(self, whole: str) -> list[str]:
+        """The files of a part that is a file or a folder of such."""
+        return [name for name in self.files if name == whole or name.startswith(f"{whole}/")]

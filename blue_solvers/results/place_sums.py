@@ -142,7 +142,7 @@ class PlaceSums:
     @cached_property
     def _plan(self) -> TreePlan | None:
         """The plan of the two passes, which needs no vector of all cells; None for other solvers and areas."""
-        if self.result.description["solver"] != TwoPass.name or not isinstance(self.result.measured.places, Spine):
+        if self.result.description.solver != TwoPass.name or not isinstance(self.result.measured.places, Spine):
             return None
         schema, observed, table = self._table
         level = next(level for level, found in self._sources.items() if None not in found)

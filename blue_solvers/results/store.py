@@ -32,7 +32,7 @@ from blue_solvers.estimates import is_exact
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.results.estimate_rows import TableRows, write_estimates
-from blue_solvers.results.outline import Description, StoredReading
+from blue_solvers.results.outline import Description
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.stored_measurements import write_product
 from constraint_builders import Spine
@@ -42,7 +42,7 @@ from constraint_builders.description.table import Table, parse_table
 from constraint_builders.estimability import undetermined_refusal
 from constraint_builders.files.new_files import inside, new_folder, path_component
 from constraint_builders.files.noisy_measurements import Release
-from constraint_builders.files.reading_report import ReadingReport, Remark
+from constraint_builders.files.reading_report import ReadingReport
 from constraint_builders.files.settings import Settings
 from constraint_builders.geography.joined_releases import JoinedReleases
 from constraint_builders.schema_order import in_schema_order
@@ -337,7 +337,7 @@ def estimates_digest(files: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(own).encode()).hexdigest()
 
 
-def read_description(folder: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> Description:
     """What `describe` said of a result.
 
     Raises
@@ -356,27 +356,15 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: format {said.get('format')!r} is another than {known}: estimate again")
     if SEAL not in said:
         raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
-    said = read_sealed_json(path)
     try:
-        joined = msgspec.convert(said, Description).joined
+        found = msgspec.convert(read_sealed_json(path), Description)
     except msgspec.ValidationError as error:
         raise DamagedError(f"{path} is damaged: {error}") from None
+    joined, proof = found.joined, found.proof
     if joined is not None and sorted(joined.order) != sorted([joined.name, *(own.name for own in joined.others)]):
         raise DamagedError(f"{path} is damaged: the order of products names others than there are")
-    for name in said["files"]:
+    for name in found.files:
         inside(folder, name)
-    proof = said.get("proof", {})
-    if proof and proof.get("of") != estimates_digest(said["files"]):
+    if proof and proof.get("of") != estimates_digest(found.files):
         raise DamagedError(f"{path} is damaged: its certificate is of other estimates")
-    return said
-
-
-def readings(said: Mapping[str, Any]) -> list[StoredReading]:
-    """What a description says of the reading of each product."""
-    products = said, *(said.get(JOINED) or {}).get("others", ())
-    return [msgspec.convert(own.get("read", {}), StoredReading) for own in products]
-
-
-def remarks_of(said: Mapping[str, Any]) -> list[Remark]:
-    """What was noticed of the files that a result was estimated from, by its description."""
-    return [remark for read in readings(said) for remark in read.remarks]
+    return found

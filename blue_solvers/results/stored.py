@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -17,15 +15,12 @@ from numpy.typing import NDArray
 from blue_solvers.goodness import doubt_of
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
 from blue_solvers.results.measured_together import MeasuredTogether
-from blue_solvers.results.outline import Description
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.results.store import (
     OUTLINE,
     estimates_of,
     joined_folder,
     read_description,
-    readings,
-    remarks_of,
 )
 from blue_solvers.results.stored_measurements import SPINE, ZEROS, StoredMeasurements
 from constraint_builders import Problem, Spine
@@ -49,22 +44,21 @@ class StoredResult:
         self.folder = Path(folder)
         self.description = read_description(self.folder)
         self._checked: dict[str, os.stat_result] = {}
-        self._said = msgspec.convert(self.description, Description)
-        self._measured = self._product(self._said.settings, self._said.zeros)
+        self._measured = self._product(self.description.settings, self.description.zeros)
 
     def _product(self, settings: str, zeros: Sequence[str], within: str = "") -> StoredMeasurements:
         """What was measured of a product."""
-        has_zeros = within + ZEROS in self._said.files
+        has_zeros = within + ZEROS in self.description.files
         return StoredMeasurements(self._intact, settings, zeros if has_zeros else None, within)
 
     def _intact(self, name: str) -> Path:
         """A file of the result, which is what was written."""
         path = self.folder / name
-        if name not in self._said.files:
+        if name not in self.description.files:
             raise DamagedError(f"{path} is no file of this result: estimate again")
         now = path.stat() if path.is_file() else None
         if now is None or not untouched(now, self._checked.get(name)):
-            require_intact(path, self._said.files[name])
+            require_intact(path, self.description.files[name])
             self._checked[name] = path.stat() if now is None else now
         return path
 
@@ -72,15 +66,15 @@ class StoredResult:
     def proof(self) -> StoredProof:
         """What is proved of the estimates; it is of these files, or the result would not have been read."""
         with naming(self.folder / OUTLINE):
-            return StoredProof.from_json(self._said.proof)
+            return StoredProof.from_json(self.description.proof)
 
     @cached_property
     def tied(self) -> TiedTogether:
         """What ties the numbers together; equations as many as the fit has degrees of freedom."""
-        sources = () if self._said.joined is None else tuple(self._said.joined.order)
+        sources = () if self.description.joined is None else tuple(self.description.joined.order)
         levels = read_parquet(self._intact(SPINE), ["geolevel"])["geolevel"].value_counts(sort=False).rows()
         counts = dict(levels)
-        order = [level for level in self._said.tables if level in counts]
+        order = [level for level in self.description.tables if level in counts]
         places = f"spine {' > '.join(f'{counts[level]:,} {level}' for level in order)}"
         fit, understood = self.proof.fit, Understood(sources)
         if fit is None:
@@ -93,7 +87,7 @@ class StoredResult:
     @cached_property
     def noticed(self) -> str:
         """What puts the files that were read in doubt, in a few words; or ""."""
-        return doubtful(remarks_of(self.description))
+        return doubtful(self.description.remarks)
 
     @property
     def doubt(self) -> str:
@@ -102,7 +96,7 @@ class StoredResult:
 
     def require_intact(self) -> None:
         """Raise `DamagedError` unless every file is what was written."""
-        for name in self._said.files:
+        for name in self.description.files:
             self._intact(name)
 
     @property
@@ -118,12 +112,12 @@ class StoredResult:
     @property
     def fit_schema(self) -> Schema:
         """The schema in whose terms the fit names tables."""
-        return self.schema if self._said.joined is None else self.measured.solved_schema
+        return self.schema if self.description.joined is None else self.measured.solved_schema
 
     @property
     def in_part(self) -> PlacesInPart:
         """The published places of which it does not hold all."""
-        return reduce(or_, (read.in_part for read in readings(self.description)))
+        return self.description.in_part
 
     @property
     def spine(self) -> Spine:
@@ -133,7 +127,7 @@ class StoredResult:
     @cached_property
     def measured(self) -> MeasuredTogether:
         """All that was measured."""
-        said = self._said.joined
+        said = self.description.joined
         if said is None:
             return MeasuredTogether.alone(self._measured)
         products = {said.name: self._measured}
@@ -145,7 +139,7 @@ class StoredResult:
     def stored_tables(self, geolevel: str) -> list[Table]:
         """The tables that were estimated at a geolevel, in order of size."""
         self.spine.level_index(geolevel)
-        tables = [parse_table(self.schema, name) for name in self._said.tables.get(geolevel, ())]
+        tables = [parse_table(self.schema, name) for name in self.description.tables.get(geolevel, ())]
         return sorted(tables, key=lambda table: (table.size, table.name))
 
     def problem(self, desired: Mapping[str, Sequence[str]]) -> Problem:
@@ -154,7 +148,7 @@ class StoredResult:
 
     def problem_of(self, schema: Schema, observed: Mapping[str, Any], desired: Mapping[str, Sequence[str]]) -> Problem:
         """The estimation problem of measurements summed over some variables (`sum_out`)."""
-        return self.measured.problem(schema, observed, desired, self._said.noise)
+        return self.measured.problem(schema, observed, desired, self.description.noise)
 
     def members(self, geolevel: str) -> NDArray[np.intp]:
         """Positions in the spine of the geounits of a geolevel."""
@@ -193,7 +187,7 @@ class StoredResult:
     def _rows(self, geolevel: str, table: Table, codes: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
         """The stored estimates of a table in some geounits; files that have none of them need not be intact."""
         whole = estimates_of(geolevel)
-        names = [name for name in self._said.files if name == whole or name.startswith(f"{whole}/")]
+        names = self.description.files_of(whole)
         missing = [name for name in names if not (self.folder / name).is_file()]
         if missing or not names:
             raise DamagedError(f"{self.folder / (missing or [whole])[0]} is missing")

@@ -290,7 +290,7 @@ class _Run:
         if not self.place.is_done:
             return False
         with suppress(DamagedError, OSError):
-            files = read_description(self.out)["files"]
+            files = read_description(self.out).files
             if all(is_intact(self.out / name, digest) for name, digest in files.items()):
                 return True
         (self.out / OUTLINE).unlink()

@@ -13,7 +13,7 @@ import pytest
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
-from blue_solvers.results.store import read_description
+from blue_solvers.results.checksums import read_json_object
 from tests.helpers.census_pair import CensusPair, blocks_of, write_pair
 from tests.helpers.census_products import DHC_PERSONS, Product
 from tests.helpers.refused_commands import commands, refusal
@@ -166,7 +166,7 @@ def test_a_census_run_is_said_on_one_screen_and_all_of_it_when_asked(runs: tuple
     assert len(full) > 200
     kept = {line for line in short if "--verbose" not in line and not line.startswith("written")}
     assert kept <= set(full)
-    stored = read_description(out)
+    stored = read_json_object(out / "result.json")
     products_read = [stored, *(stored["joined"]["others"] if "joined" in stored else [])]
     unused = [line for line in full if line.startswith("not used")]
     assert len(unused) == sum(len(read["read"]["unused"]) for read in products_read)

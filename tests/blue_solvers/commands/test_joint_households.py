@@ -11,7 +11,7 @@ import pytest
 
 from blue_solvers.cli import main
 from blue_solvers.results import Result
-from blue_solvers.results.store import read_description
+from blue_solvers.results.checksums import read_json_object
 from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_settings, write_schema_file
 from tests.helpers.census_units import BLOCKS, LEVELS, MEASURED, Place, cells, codes, geoids, write_place
@@ -89,7 +89,7 @@ def test_rows_are_accounted_for_and_every_command_takes_the_result(
     place: Place, stored: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     x, covariance = place.dense(*PRODUCTS)
-    said = read_description(stored["units"])
+    said = read_json_object(stored["units"] / "result.json")
     assert said["format"] == 3
     reads = [said["read"], *(own["read"] for own in said["joined"]["others"])]
     assert sum(used for read in reads for _, _, _, used, _ in read["rows"]) == sum(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from blue_solvers import blue
+from blue_solvers.results.outline import Description
 from blue_solvers.results.questions import Result
-from blue_solvers.results.store import remarks_of, write_result
+from blue_solvers.results.store import write_result
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
 
@@ -37,13 +40,19 @@ def test_errors_worked_out_while_writing_are_the_exact_ones(
         write_result(tmp_path / "longer", P, np.append(P @ y, 1.0), None, settings)
     write_result(tmp_path / "given", P, P @ y, np.sqrt(P.variances()), settings)
     write_result(tmp_path / "worked_out", P, P @ y, None, settings)
-    given, found = (Result(tmp_path / name).description["files"] for name in ("given", "worked_out"))
+    given, found = (Result(tmp_path / name).description.files for name in ("given", "worked_out"))
     assert given == found
 
 
 def test_what_was_noticed_of_every_product_is_repeated() -> None:
     first, second = ({"remarks": [["missing", f"{number} of them"]]} for number in (1, 2))
-    assert remarks_of({"read": first}) == [("missing", "1 of them")]
-    joined = {"read": first, "joined": {"others": [{"read": second}, {"read": {}}]}}
-    assert [text for _, text in remarks_of(joined)] == ["1 of them", "2 of them"]
-    assert remarks_of({"read": {}}) == []
+    assert described({"read": first}).remarks == [("missing", "1 of them")]
+    others = [{"name": name, "settings": "own", "zeros": [], "read": read} for name, read in (("b", second), ("c", {}))]
+    joined = {"name": "a", "order": ["a", "b", "c"], "recodes": {}, "others": others}
+    assert [text for _, text in described({"read": first, "joined": joined}).remarks] == ["1 of them", "2 of them"]
+    assert described({"read": {}}).remarks == []
+
+
+def described(said: dict[str, Any]) -> Description:
+    words = dict.fromkeys(("settings", "noise", "solver", "reason"), "own")
+    return msgspec.convert({**words, "exact": True, "zeros": [], "tables": {}, "files": {}, **said}, Description)

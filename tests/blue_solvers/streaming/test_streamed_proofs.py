@@ -130,7 +130,7 @@ def test_a_streamed_release_is_proved_and_tested(tmp_path: Path, seed: int) -> N
     estimate_measurements(tmp_path / "release", settings, tmp_path / "out", memory=TIGHT)
     result = Result(tmp_path / "out")
     assert result.proof.certificate.bound < 1e-9
-    assert result.description["exact"]
+    assert result.description.exact
     release = read_noisy_measurements(tmp_path / "release", settings)
     est = blue(release.problem).estimate(release.y)
     fit, found = est.goodness_of_fit(draws=0), result.proof.fit
@@ -162,7 +162,7 @@ def test_a_wrong_estimate_is_not_called_exact(tmp_path: Path, monkeypatch: pytes
     estimate_measurements(tmp_path / "release", settings, tmp_path / "out", memory=TIGHT)
     result = Result(tmp_path / "out")
     assert (result.proof.certificate.bound or 1) > 1e-6
-    assert not result.description["exact"]
+    assert not result.description.exact
 
 
 def test_a_stored_value_that_was_changed_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

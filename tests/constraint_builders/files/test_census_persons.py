@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from blue_solvers.cli import main
-from blue_solvers.results.store import read_description
+from blue_solvers.results.checksums import read_json_object
 from constraint_builders.files import production_settings, read_noisy_measurements
 from tests.helpers.census_files import Block, Written, geocodes, invented, write_census_files
 from tests.helpers.census_housing import write_housing_files
@@ -153,7 +153,7 @@ def test_redistricting_persons_of_both_runs(
     assert "proved: " in said
     assert "fits: all tables" in said
     assert "of 1 whose total is known or was measured 1 agree" in said
-    stored = read_description(tmp_path / "out")["read"]
+    stored = read_json_object(tmp_path / "out" / "result.json")["read"]
     assert {(level, kind): read for level, kind, read, _, _ in stored["rows"] if read} == {
         key: rows for key, rows in written.rows.items() if rows
     }
