@@ -104,14 +104,20 @@ def cellwise(problem: Problem, ratio: float = 3.0, law: str = "uniform") -> Prob
     return problem.with_variances(np.where(problem.exact | problem.unmeasured, problem.variances, drawn))
 
 
-def m5(part: int = 1) -> sparse.csr_array:
-    """The M5 competition's sums, from the total down to the items in stores; of one in so many of its items."""
+def keys_of_m5(part: int = 1) -> dict[str, NDArray[np.int64]]:
+    """Where each of the M5 competition's products in stores belongs; of one in so many of its products."""
     department = np.repeat(np.arange(len(ITEMS_OF_DEPARTMENT)), np.array(ITEMS_OF_DEPARTMENT) // part)
-    item, store = (grid.ravel() for grid in np.indices((department.size, len(STATE_OF_STORE))))
-    dept, state = department[item], np.array(STATE_OF_STORE)[store]
-    cat, every = np.array(CATEGORY_OF_DEPARTMENT)[dept], np.zeros_like(item)
-    return sums([every], [state], [store], [cat], [dept], [state, cat], [state, dept], [store, cat], [store, dept],
-                [item], [item, state], [item, store])  # fmt: skip
+    product, store = (grid.ravel() for grid in np.indices((department.size, len(STATE_OF_STORE))))
+    own, place = department[product], np.array(STATE_OF_STORE)[store]
+    category = np.array(CATEGORY_OF_DEPARTMENT)[own]
+    return {"state": place, "store": store, "category": category, "department": own, "product": product}
+
+
+def m5(part: int = 1) -> sparse.csr_array:
+    """The M5 competition's sums, from the total down to the products in stores."""
+    state, store, cat, dept, item = keys_of_m5(part).values()
+    return sums([np.zeros_like(item)], [state], [store], [cat], [dept], [state, cat], [state, dept], [store, cat],
+                [store, dept], [item], [item, state], [item, store])  # fmt: skip
 
 
 def tree(leaves: int, children: Sequence[int] = CHILDREN) -> sparse.csr_array:
