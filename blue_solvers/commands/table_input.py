@@ -61,13 +61,14 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
         say(f"ignored    {own}")
     for name in table.combined:
         say(f"combined   table {name!r} of several sources")
-    if table.totals:
-        say(f"totals     {', '.join(table.totals)}")
+    understood = table.problem.understood
+    if understood.totals:
+        say(f"totals     {', '.join(understood.totals)}")
     for name, rows in table.silent.items():
         for label, row in rows.items():
             say(f"empty      {label!r} in column {name!r}, row {row}, was taken for a level that was not measured")
-    if table.spine:
-        say(f"{'spine' if table.problem.areas is None else 'areas':<10} {table.spine}")
+    if understood.places:
+        say(f"{'spine' if table.problem.areas is None else 'areas':<10} {understood.places}")
     for doubt in table.doubts:
         say(f"doubt      {doubt}")
     return table.problem, table.y

@@ -16,7 +16,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.labels import refuse_alike
 from constraint_builders.files.naming import listed, naming, shown
-from constraint_builders.files.numbers import LARGEST, NotANumberError, read_codes, read_labels, read_numbers
+from constraint_builders.files.numbers import read_codes, read_labels
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.source import Source, open_whole
 
@@ -89,7 +89,7 @@ def _wide(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
     repeated = frame[key].is_duplicated()
     if repeated.any():
         raise ValueError(f"block {frame[key].filter(repeated)[0]!r} is given twice, first{_in_row(source, repeated)}")
-    counts = np.stack([_counts(source, name) for name in names], axis=1)
+    counts = np.stack([source.counts(name) for name in names], axis=1)
     order = frame[key].arg_sort()
     return frame[key].gather(order).to_list(), counts[order.to_numpy()].reshape(-1, *schema.shape)
 
@@ -99,7 +99,7 @@ def _long(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
     missing = [name for name in schema.names if name not in frame.columns]
     if missing:
         raise ValueError(f"column {missing[0]!r} is missing: give one for each of {', '.join(schema.names)}")
-    counts = _counts(source, COUNT_COLUMN)
+    counts = source.counts(COUNT_COLUMN)
     geoids = frame[key].unique().sort()
     blocks = frame[key].cast(pl.Enum(geoids)).to_physical().to_numpy()
     counted = np.flatnonzero(counts > 0)
@@ -120,19 +120,6 @@ def _levels(source: Source, schema: Schema, name: str, rows: np.ndarray) -> np.n
         place = f"row {source.rows[rows[worst]]}: column {name!r}"
         raise ValueError(f"{place} has no level {shown(labels[worst])}: there are {known}")
     return found
-
-
-def _counts(source: Source, name: str) -> Float:
-    column = source.frame[name]
-    try:
-        numbers = read_numbers(column)
-    except NotANumberError as error:
-        raise ValueError(f"column {name!r}: {error} (row {source.rows[error.row]})") from None
-    wrong = pl.Series(~((numbers >= 0) & (numbers <= LARGEST)))
-    if wrong.any():
-        value, limits = shown(column.filter(wrong)[0]), f"from 0 to {LARGEST:,.0f}"
-        raise ValueError(f"column {name!r} holds {value}{_in_row(source, wrong)}: a count is a number {limits}")
-    return numbers
 
 
 def read_places(

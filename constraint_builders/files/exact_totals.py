@@ -19,9 +19,9 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.measurement_files import geocodes_in, level_folders
 from constraint_builders.files.naming import listed, naming
-from constraint_builders.files.numbers import NotANumberError, decimal_mark, read_codes, read_numbers
+from constraint_builders.files.numbers import decimal_mark, read_codes
 from constraint_builders.files.settings import Settings
-from constraint_builders.files.source import Source, open_whole
+from constraint_builders.files.source import open_whole
 from constraint_builders.files.tabulated_places import TOGETHER
 from constraint_builders.opening import SHIPPED
 
@@ -98,7 +98,8 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[ExactTotal]:
                 raise ValueError(f"column {column!r} is missing: there are {there}")
         if source.frame.is_empty():
             raise ValueError(f"there are no rows: give a {name} and its total in each")
-        rows = zip(read_codes(source.frame[name]).fill_null(""), _totals(source), source.rows, strict=True)
+        totals = source.counts(TOTAL, decimal_mark([source.frame[TOTAL]], source.delimiter), whole=True).tolist()
+        rows = zip(read_codes(source.frame[name]).fill_null(""), totals, source.rows, strict=True)
         first: dict[str, ExactTotal] = {}
         found = []
         for codes, total, row in rows:
@@ -109,19 +110,6 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[ExactTotal]:
                     place = first[code].place
                     raise ValueError(f"{found[-1].place}: {name} {code!r} is given twice, first in {place}")
         return found
-
-
-def _totals(source: Source) -> list[float]:
-    column = source.frame[TOTAL]
-    try:
-        totals = read_numbers(column, decimal_mark([column], source.delimiter))
-    except NotANumberError as error:
-        raise ValueError(f"row {source.rows[error.row]}: total {error}") from None
-    wrong = ~(np.isfinite(totals) & (totals >= 0) & (totals == np.rint(totals)))
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(f"row {source.rows[row]}: total {column[row]!r} is no count: give a whole number of 0 or more")
-    return totals.tolist()
 
 
 def with_sums(spine: Spine, totals: Sequence[ExactTotal]) -> Spine:

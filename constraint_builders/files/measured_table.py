@@ -63,29 +63,24 @@ class MeasuredTable:
     Attributes
     ----------
     problem : Problem
+        It says itself which totals and places were understood.
     y : ndarray, (n,)
     ignored : tuple of str
         What was left out, in words: columns of notes, titles and what else stands around a table.
     combined : tuple of str or (str, str)
         Names of tables of which several sources were combined into one measurement.
-    totals : tuple of str
-        Columns and labels, other than ``*``, that were taken for totals, such as ``"sex 'Total:'"``.
     silent : dict of str to dict of str to int
         For every variable the labels whose rows say nothing, not even that nothing was measured, and their first rows.
     doubts : tuple of str
         What is doubtful about the numbers.
-    spine : str
-        Which geolevels were understood to lie in which, and by what, or what areas; empty without a geography.
     """
 
     problem: Problem
     y: Float
     ignored: tuple[str, ...]
     combined: tuple[str | LevelTable, ...]
-    totals: tuple[str, ...]
     silent: Mapping[str, Mapping[str, int]]
     doubts: tuple[str, ...]
-    spine: str
 
 
 def measured(
@@ -104,8 +99,8 @@ def measured(
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
     And `total` as in `constraint_builders.read_tables`; `totals` and `silent`, where they were found out before, as of
-    `MeasuredTable`; whether the schema was `inferred` from the rows, as it is where none is given. Where there are
-    areas every row has the level and the code of one.
+    `Understood` and `MeasuredTable`; whether the schema was `inferred` from the rows, as it is where none is given.
+    Where there are areas every row has the level and the code of one.
     """
     with naming(table.what):
         columns = find_columns(table.frame, schema)
@@ -161,7 +156,7 @@ def measured(
         refuse_impossible(problem, y)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
         ignored = (*(f"column {name!r}, of notes" for name in columns.ignored), *table.left_out)
-        return MeasuredTable(problem, y, ignored, combined, totals, silent, doubtful, places)
+        return MeasuredTable(problem, y, ignored, combined, silent, doubtful)
 
 
 def read_long_table(

@@ -15,22 +15,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from constraint_builders.description.geo_ids import NATION, SUMMARY_LEVELS, geoid_of, kind_of_geo_id
 from constraint_builders.files.columns import plain_name
-from constraint_builders.files.naming import naming, shown
+from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import (
-    LARGEST,
-    NotANumberError,
     decimal_mark,
     read_codes,
     read_labels,
-    read_numbers,
 )
 from constraint_builders.files.published_tables import BELOW, published_name, published_tables
 from constraint_builders.files.schema_file import parse_document
-from constraint_builders.files.source import open_source
+from constraint_builders.files.source import Source, open_source
 from constraint_builders.opening import SHIPPED, open_file, read_whole
 
 GEOIDS = re.compile(r"geo_?id(fq)?(\d\d)?|geocode")
@@ -98,14 +96,15 @@ def read_published(path: str | os.PathLike[str]) -> PublishedFile:
         if key is None:
             there = ", ".join(map(repr, frame.columns[:6])) or "none"
             raise ValueError(f"there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are {there}")
-        return _read(frame, key, _column(frame, NAMES), source.delimiter)
+        return _read(source, key, _column(frame, NAMES))
 
 
 def _column(frame: pl.DataFrame, called: re.Pattern[str]) -> str | None:
     return next((name for name in frame.columns if called.fullmatch(plain_name(name))), None)
 
 
-def _read(frame: pl.DataFrame, key: str, name: str | None, delimiter: str) -> PublishedFile:
+def _read(source: Source, key: str, name: str | None) -> PublishedFile:
+    frame = source.frame
     codes = read_codes(frame[key]).fill_null("")
     geoids = pl.Series("geoid", [geoid_of(code) for code in codes], dtype=pl.String)
     level = _column(frame, LEVELS)
@@ -119,7 +118,8 @@ def _read(frame: pl.DataFrame, key: str, name: str | None, delimiter: str) -> Pu
             "leading zeros belong to it"
         )
     kept, heads = geoids.is_not_null(), frame.filter(codes == SITE_LABELS).head(1)
-    frame, geoids = frame.filter(kept), geoids.filter(kept)
+    source, geoids = source.kept(kept), geoids.filter(kept)
+    frame = source.frame
     if geoids.is_duplicated().any():
         raise ValueError(f"GEOID {geoids.filter(geoids.is_duplicated())[0]!r} is in several rows: give each place once")
     named: dict[str, str] = {}
@@ -130,25 +130,13 @@ def _read(frame: pl.DataFrame, key: str, name: str | None, delimiter: str) -> Pu
                 raise ValueError(f"line {line} is in two columns, the second {own!r}: leave one out")
             named[line] = own
     texts = [frame[own] for own in named.values() if frame[own].dtype == pl.String]
-    mark = decimal_mark(texts, delimiter) if any(own.str.contains("[.,]").any() for own in texts) else "."
-    columns = {"geoid": geoids} | {line: _numbers(frame[own], mark).alias(line) for line, own in named.items()}
+    mark = decimal_mark(texts, source.delimiter) if any(own.str.contains("[.,]").any() for own in texts) else "."
+    counted = {line: source.counts(own, mark, may_be_empty=True) for line, own in named.items()}
+    counts = pl.DataFrame({"geoid": geoids, **counted}).with_columns(pl.col(list(counted)).fill_nan(None))
     said = [(line, own, str(text)) for line, own in named.items() for text in heads[own]]
     labels = {line: text.rpartition(SITE_BELOW)[2].strip().removesuffix(":") for line, own, text in said}
     names = {} if name is None else dict(zip(geoids, read_labels(frame[name]).fill_null(""), strict=True))
-    return PublishedFile(pl.DataFrame(columns), names, tuple(others), labels)
-
-
-def _numbers(column: pl.Series, mark: str) -> pl.Series:
-    try:
-        counts = pl.Series(read_numbers(column, mark), nan_to_null=True)
-    except NotANumberError as error:
-        raise ValueError(f"column {column.name!r}: {error}") from None
-    wrong = column.filter(~counts.is_between(0, LARGEST).fill_null(True))
-    if wrong.len():
-        raise ValueError(
-            f"column {column.name!r} holds {shown(wrong[0])}: a count is a number from 0 to {LARGEST:,.0f}"
-        )
-    return counts
+    return PublishedFile(counts, names, tuple(others), labels)
 
 
 @cache
@@ -184,7 +172,8 @@ def _read_segment(path: Path, state: str, number: str, ending: str) -> Published
         joined = chosen.join(counts, on=record, how="inner", validate="1:1", maintain_order="left")
         if joined.height != counts.height or joined.height != places.height:
             raise ValueError(f"its records are not those of {geography}: take both from one release")
-        own = _read(joined.select("geoid", "name", *known), "geoid", "name", "|")
+        found = Source(joined.select("geoid", "name", *known), np.arange(1, joined.height + 1), "|")
+        own = _read(found, "geoid", "name")
         return replace(own, labels={line: labels[line] for line in known})
 
 

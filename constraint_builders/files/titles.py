@@ -17,8 +17,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from constraint_builders.arrays import Float
 from constraint_builders.files.columns import NOTES, names_measurements, plain_name
 from constraint_builders.files.naming import shown
+from constraint_builders.files.numbers import LARGEST, NotANumberError, read_numbers
 
 COMMENT = "#"
 MOST_TITLES = 40  # rows, or notes
@@ -63,6 +65,20 @@ class Source:
     def row_of(self, flags: pl.Series) -> int:
         """The number of the first row that is flagged in (height,)."""
         return int(self.rows[int(flags.arg_max() or 0)])
+
+    def counts(self, name: str, mark: str = ".", whole: bool = False, may_be_empty: bool = False) -> Float:
+        """A column of counts, (height,), NaN where it is empty and that may be; `ValueError` where it holds others."""
+        column = self.frame[name]
+        try:
+            numbers = read_numbers(column, mark)
+        except NotANumberError as error:
+            raise ValueError(f"column {name!r}: {error} (row {self.rows[error.row]})") from None
+        right = (numbers >= 0) & (numbers <= LARGEST) & ((numbers == np.rint(numbers)) | (not whole))
+        wrong = pl.Series(~(right | (np.isnan(numbers) & may_be_empty)))
+        if wrong.any():
+            what = f"column {name!r} holds {shown(column.filter(wrong)[0])} in row {self.row_of(wrong)}"
+            raise ValueError(f"{what}: a count is a {'whole ' if whole else ''}number from 0 to {LARGEST:,.0f}")
+        return numbers
 
     def filled(self, labels: pl.Series, hint: str) -> pl.Series:
         """The same column, (height,); `ValueError`, which ends in a hint, where it is empty."""

@@ -365,7 +365,7 @@ def test_geounits_are_never_cut_apart_in_silence(found: list[str], data: st.Data
     except ValueError:
         return
     expected = {(NAMED[len(own)], codes[own]): codes.get(above) for own, above in of_geoids(found).items()}
-    if " itself, beside its " not in table.spine:
+    if " itself, beside its " not in table.problem.understood.places:
         assert parents(table.problem.spine) == expected
 
 
@@ -379,4 +379,7 @@ def test_unlike_geolevels_at_the_top_are_refused(told_by: str) -> None:
 
 def test_the_spine_is_told() -> None:
     table = measured_table.measured(open_source(pl.read_csv(ROWS.encode(), schema_overrides={"geocode": pl.String})))
-    assert table.spine == "1 State > 2 County > 3 Tract, by codes that begin with those of their parents"
+    assert (
+        table.problem.understood.places
+        == "1 State > 2 County > 3 Tract, by codes that begin with those of their parents"
+    )

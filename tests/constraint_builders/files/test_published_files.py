@@ -92,8 +92,8 @@ def test_segments_of_the_redistricting_files(tmp_path: Path) -> None:
         ("geoid;P1_001N\n44;1.234\n", "'1.234' may mean 1234 or 1.234"),
         ("geoid,P1_001N\n1001,5\n", "'1001' is that of no state, county, .*; leading zeros belong to it"),
         ("geoid,P1_001N\n44,many\n", "column 'P1_001N': 'many'"),
-        ("geoid,P1_001N\n44,inf\n", "column 'P1_001N' holds 'inf': a count is a number from 0 to"),
-        ("geoid,P1_001N\n44,-5\n", "column 'P1_001N' holds '-5': a count is a number from 0 to"),
+        ("geoid,P1_001N\n44,inf\n", "column 'P1_001N' holds 'inf' in row 2: a count is a number from 0 to"),
+        ("geoid,P1_001N\n44,-5\n", "column 'P1_001N' holds '-5' in row 2: a count is a number from 0 to"),
     ],
 )
 def test_what_is_no_published_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
