@@ -24,11 +24,6 @@ class FitReport(NamedTuple):
     doubt: str
 
 
-def fit_line(est: Estimate) -> str | None:
-    """The line of `fit_report`; None where no measurement checks another, or the estimate is not the best one."""
-    return fit_report(est).line or None
-
-
 def fit_report(est: Estimate) -> FitReport:
     """Compare measurements with their best estimates.
 

@@ -11,7 +11,6 @@ import polars as pl
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.goodness import Verdict, explained, shown_fit, verdict
-from blue_solvers.reporting.fit_picture import fit_picture
 from blue_solvers.reporting.page_parts import (
     DOUBT,
     GOOD,
@@ -25,7 +24,7 @@ from blue_solvers.reporting.page_parts import (
 )
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
-from blue_solvers.reporting.stored_judgement import FORMATS, UNCHECKED, certificate_said
+from blue_solvers.reporting.stored_judgement import FORMATS, UNCHECKED, certificate_said, fit_section
 from blue_solvers.verification import Fit
 from constraint_builders.description.layout import Layout
 from constraint_builders.printable import counted
@@ -105,11 +104,7 @@ def _fit_section(fit: Fit) -> Section:
     sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, {how}). {said}"]
     if fit.by_source:
         sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")
-    frame = _by_table(fit)
-    of_tables, picture = fit_picture(frame)
-    sentences += of_tables
-    tables = [Shown("fit by table", "Chi-square by table", frame, FORMATS), _worst(fit)]
-    return Section("fit", "Fit", sentences, picture, tables)
+    return fit_section(sentences, _by_table(fit), _worst(fit), f" of {fit.checked:,} checked")
 
 
 def _by_source(fit: Fit) -> str:
@@ -123,13 +118,12 @@ def _by_table(fit: Fit) -> pl.DataFrame:
     return _frame([*_key_names(fit.problem.observed), "statistic", "expected", "z"], rows)
 
 
-def _worst(fit: Fit) -> Shown:
+def _worst(fit: Fit) -> pl.DataFrame:
     rows = []
     for position, worst in zip(fit.furthest(MOST_NAMED), fit.outliers(MOST_NAMED), strict=True):
         rows.append((*_named(fit, position), worst.value, worst.expected, -worst.residual, worst.probability))
     columns = ["measured", "the others say", "adjustment_z", "chance of one so large"]
-    caption = f"Furthest from what the others say: {counted(len(rows), 'cell')} of {fit.checked:,} checked"
-    return Shown("worst residuals", caption, _frame([*_cell_names(fit), *columns], rows), FORMATS)
+    return _frame([*_cell_names(fit), *columns], rows)
 
 
 def _certificate(est: Estimate, difference: Difference | None) -> tuple[Tile, Section]:

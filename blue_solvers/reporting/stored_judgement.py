@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
-from blue_solvers.reporting.fit_picture import fit_picture
+from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
 from blue_solvers.reporting.page_parts import DOUBT, GOOD, Section, Shown, Tile, small
 from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
@@ -28,20 +30,50 @@ def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
     verdict, tone = ("as declared", GOOD) if fit.fits else ("not as declared", DOUBT)
     rows = [(level, table, own.statistic, own.expectation, own.z) for (level, table), own in fit.tables.items()]
     frame = pl.DataFrame(rows, schema=["geolevel", "table", "statistic", "expected", "z"], orient="row")
-    said, picture = fit_picture(frame)
     cells = [
         (own.geolevel, own.table, own.geocode, own.labels(schema), own.value, own.expected, -own.residual)
         for own in fit.largest
     ]
     columns = ["geolevel", "table", "geocode", "cell", "measured", "the others say", "adjustment_z"]
     worst = pl.DataFrame(cells, schema=columns, orient="row")
-    caption = f"Furthest from what the others say: {counted(len(cells), 'cell')}"
-    sentences = [f"{chi.capitalize()}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian).", *said]
+    sentences = [f"{chi.capitalize()}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian)."]
+    return Tile("Noise of the measurements", verdict, chi, tone), fit_section(sentences, frame, worst)
+
+
+def fit_section(sentences: Sequence[str], by_table: pl.DataFrame, worst: pl.DataFrame, checked: str = "") -> Section:
+    """What is said of a fit, with a picture.
+
+    Parameters
+    ----------
+    sentences : sequence of str
+    by_table : polars.DataFrame
+        Names of tables, ``statistic``, ``expected`` and ``z``.
+    worst : polars.DataFrame
+        Cells that are furthest from what the others say.
+    checked : str
+        Of how many these are, in words.
+    """
+    drawn = by_table.sort(pl.col("z").abs(), descending=True, maintain_order=True).head(MOST_ROWS)
+    keys = [name for name in drawn.columns if name not in ("statistic", "expected", "z")]
+    left_out = f"The picture shows the {len(drawn)} of {len(by_table):,} tables that are furthest from 0."
+    picture = dot_plot(
+        "fit-picture",
+        "Fit by table",
+        "For every table how many standard deviations its weighted squared residuals are from what its noise leads one "
+        "to expect; between -2 and 2 nothing is remarkable. The same numbers are in the table below.",
+        [": ".join(map(str, row)) for row in drawn.select(keys).iter_rows()],
+        [Series("z", drawn["z"].to_list(), filled=True)],
+        "standard deviations from what is expected",
+        band=(-2.0, 2.0),
+    )
+    said = [*sentences, *([left_out] if len(drawn) < len(by_table) else [])]
+    caption = f"Furthest from what the others say: {counted(len(worst), 'cell')}{checked}"
+    places = "table and level" if "geolevel" in keys else "table"
     tables = [
-        Shown("fit by table", "Chi-square by table and level", frame, FORMATS),
+        Shown("fit by table", f"Chi-square by {places}", by_table, FORMATS),
         Shown("worst residuals", caption, worst, FORMATS),
     ]
-    return Tile("Noise of the measurements", verdict, chi, tone), Section("fit", "Fit", sentences, picture, tables)
+    return Section("fit", "Fit", said, picture, tables)
 
 
 def certificate_said(

@@ -10,7 +10,7 @@ from scipy import stats
 
 from blue_solvers import blue
 from blue_solvers.cli import main
-from blue_solvers.commands.fit_line import fit_line
+from blue_solvers.commands.fit_line import fit_report
 from constraint_builders import Problem, Schema
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": 3})
@@ -39,7 +39,7 @@ def test_it_is_the_chi_square_of_weighted_least_squares(desired: list[str] | Non
     studentised = residual / np.sqrt(1 - np.diag(H))
     worst = int(abs(studentised).argmax())
     assert np.isclose(found.outliers(1)[0].residual, studentised[worst])
-    line = fit_line(blue(problem).estimate(np.where(measured, y, np.nan)))
+    line = fit_report(blue(problem).estimate(np.where(measured, y, np.nan))).line
     assert line is not None
     assert line.endswith(problem.observed.describe(int(np.flatnonzero(measured)[worst])))
     law = stats.chi2(found.degrees_of_freedom)
@@ -57,9 +57,9 @@ def test_p_values_of_true_noise_are_uniform() -> None:
 
 def test_where_nothing_checks_anything_nothing_is_said() -> None:
     problem = Problem(SCHEMA, {"sex": 1.0})
-    assert fit_line(blue(problem).estimate([3.0, 4.0])) is None
+    assert fit_report(blue(problem).estimate([3.0, 4.0])).line == ""
     holes = Problem(SCHEMA, {"sex": [1.0, np.inf], "total": 1.0}, ["total"])
-    assert fit_line(blue(holes).estimate([3.0, np.nan, 9.0])) is None
+    assert fit_report(blue(holes).estimate([3.0, np.nan, 9.0])).line == ""
 
 
 def test_undetermined_cells_check_nothing() -> None:
