@@ -14,11 +14,11 @@ from importlib import import_module
 from itertools import groupby
 from typing import Any, TypeVar
 
-from blue_solvers.benchmarking.clock import best_seconds, copy_seconds, peak_bytes
+from blue_solvers.benchmarking.clock import best_seconds, peak_bytes
 from constraint_builders.compiled import compile_at_once
 
 __all__ = [
-    "best_seconds", "copy_seconds", "figures_apart", "is_quick", "keep_freed_memory", "parser_of", "peak_bytes",
+    "best_seconds", "figures_apart", "is_quick", "keep_freed_memory", "parser_of", "peak_bytes",
     "print_apart", "print_figures", "print_table", "shortest", "shown", "timed", "verdict",
 ]  # fmt: skip
 

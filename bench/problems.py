@@ -1,4 +1,4 @@
-"""Problems of several benchmarks: a state's blocks, tables of all ways, summing matrices, variances for every cell.
+"""Problems of several benchmarks: a state's blocks, tables of all ways, recodes, summing matrices, unequal variances.
 
 `bench versions` runs this file with the packages of another version, so that it calls public API that both have, and
 imports nothing of `bench`. Blocks are those of Rhode Island where the shared data folder is at hand, of an invented
@@ -97,6 +97,32 @@ def margins(levels: Sequence[int], ways: int, detailed: bool = False) -> Problem
     return Problem(Schema(dict(zip(names, levels, strict=True))), precisions)
 
 
+def recoded(number: int) -> Problem:
+    """A schema of a hundred to a million cells, some tables of it, up to three recodes on some of its variables."""
+    rng = np.random.default_rng([SEED, number])
+    size = int(rng.integers(2, 7))
+    share = (10 ** rng.uniform(2, 6)) ** (1 / size)
+    levels = {f"v{i}": max(2, int(share * rng.uniform(0.6, 1.6))) for i in range(size)}
+    factors = {name: [name] for name in levels}
+    recodes: dict[str, dict[str, list[int]]] = {}
+    for i in rng.permutation(size)[: int(rng.integers(1, min(size, 4) + 1))].tolist():
+        name, n = f"v{i}", levels[f"v{i}"]
+        for j in range(int(rng.integers(1, 4))):
+            groups = int(rng.integers(2, max(3, min(n, 8))))
+            own = np.sort(rng.integers(0, groups, n)) if j else np.arange(n) * groups // n
+            own = np.unique(own, return_inverse=True)[1]
+            if 1 < own.max() + 1 < n:
+                recodes.setdefault(name, {})[f"r{i}{j}"] = own.tolist()
+                factors[name].append(f"r{i}{j}")
+    tables = {"detailed": 1.0, "total": 4.0} if number % 3 else {"total": 4.0, **dict.fromkeys(levels, 2.0)}
+    for _ in range(int(rng.integers(3, 12))):
+        chosen = [str(rng.choice(factors[name])) for name in levels if rng.random() < 0.5]
+        if chosen:
+            tables[" * ".join(chosen)] = float(rng.integers(1, 9))
+    kept = {table: own for table, own in tables.items() if set(table.split(" * ")) != set(levels)}
+    return Problem(Schema(levels, recodes=recodes), kept)
+
+
 def cellwise(problem: Problem, ratio: float = 3.0, law: str = "uniform") -> Problem:
     """The same tables with a variance between 1 and the ratio for every noisy cell, or with a uniform logarithm."""
     share = np.random.default_rng(SEED).random(problem.observed.size)
@@ -159,6 +185,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "16 cells": partial(state, "16"),
     "16 cells x 8": partial(state, "16", 8),
     "2,016 cells": partial(state, "2016"),
+    **{f"recoded {number}": partial(recoded, number) for number in range(24)},
     "M5": lambda: forecasts(m5()),
     "M5, an item in 100": lambda: forecasts(m5(100)),
     "tree of 80,000": lambda: forecasts(tree(78_000)),

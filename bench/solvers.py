@@ -3,6 +3,7 @@
     python -m bench solvers                        all cases, some minutes
     python -m bench solvers --quick                small ones
     python -m bench solvers --case dhc --case adult
+    python -m bench solvers --solver auto --case 7^7 --case "recoded 3"
     python -m bench solvers --case M5 --columns 28 --solver auto --solver cholesky --solver cg
     python -m bench solvers --resume FILE          goes on where a run with the same file was
 

@@ -27,7 +27,7 @@ import numpy as np
 
 import blue_solvers
 from blue_solvers import blue
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, gallery
 
 HERE = Path(__file__).parent
 problems = SimpleNamespace(**runpy.run_path(str(HERE / "problems.py")))
@@ -48,32 +48,6 @@ class Case:
     describe: Callable[[], Problem]
     solver: str = "auto"
     steps: tuple[str, ...] = ALL_STEPS
-
-
-def recoded(number: int) -> Problem:
-    """A schema of a hundred to a million cells, some tables of it, up to three recodes on some of its variables."""
-    rng = np.random.default_rng([SEED, number])
-    size = int(rng.integers(2, 7))
-    share = (10 ** rng.uniform(2, 6)) ** (1 / size)
-    levels = {f"v{i}": max(2, int(share * rng.uniform(0.6, 1.6))) for i in range(size)}
-    factors = {name: [name] for name in levels}
-    recodes: dict[str, dict[str, list[int]]] = {}
-    for i in rng.permutation(size)[: int(rng.integers(1, min(size, 4) + 1))].tolist():
-        name, n = f"v{i}", levels[f"v{i}"]
-        for j in range(int(rng.integers(1, 4))):
-            groups = int(rng.integers(2, max(3, min(n, 8))))
-            own = np.sort(rng.integers(0, groups, n)) if j else np.arange(n) * groups // n
-            own = np.unique(own, return_inverse=True)[1]
-            if 1 < own.max() + 1 < n:
-                recodes.setdefault(name, {})[f"r{i}{j}"] = own.tolist()
-                factors[name].append(f"r{i}{j}")
-    tables = {"detailed": 1.0, "total": 4.0} if number % 3 else {"total": 4.0, **dict.fromkeys(levels, 2.0)}
-    for _ in range(int(rng.integers(3, 12))):
-        chosen = [str(rng.choice(factors[name])) for name in levels if rng.random() < 0.5]
-        if chosen:
-            tables[" * ".join(chosen)] = float(rng.integers(1, 9))
-    kept = {table: own for table, own in tables.items() if set(table.split(" * ")) != set(levels)}
-    return Problem(Schema(levels, recodes=recodes), kept)
 
 
 def summing(children: tuple[int, ...]) -> Problem:
@@ -110,7 +84,7 @@ CASES: dict[str, Case] = {
     "dhc persons": Case(named["dhc persons"], steps=("describe", "prepare", "apply", "memory")),
     "16 cells": Case(named["16 cells"]),
     "2,016 cells": Case(named["2,016 cells"], steps=LARGE),
-    **{f"recoded {number}": Case(partial(recoded, number), steps=SHORT) for number in range(24)},
+    **{name: Case(make, steps=SHORT) for name, make in named.items() if name.startswith("recoded ")},
     **{f"small {i}": Case(partial(margins, own, 3), steps=("describe", *SHORT)) for i, own in enumerate(SMALL)},
     **{f"tree of {n}": Case(partial(summing, children), steps=("describe", *SHORT)) for n, children in TREES.items()},
     "summing tree": Case(partial(summing, (5, 20, 15, 30))),
