@@ -21,11 +21,9 @@ import numpy as np
 from bench.measuring import peak_bytes, timed
 from bench.synthetic_nation import LEVELS, STATE, US, Cut, Measured, Nation, State
 from blue_solvers.streaming.part_data import Downward, Estimates, Upward
-from blue_solvers.streaming.proofs import PartProof, ResultToProve, prove_part, put_together
+from blue_solvers.streaming.proofs import NO_PARTS, PartProof, ResultToProve, prove_part, put_together
 from blue_solvers.streaming.subtrees import SubtreeForm
 from blue_solvers.streaming.workplace import Workplace
-from blue_solvers.verification.certificate_sums import CertificateSums
-from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.placed_tables import ChildSummary
 from constraint_builders.arrays import Float, Index
 
@@ -70,7 +68,7 @@ class Reduced:
     errors: dict[str, Float] = field(default_factory=dict)
     digests: list[str] = field(default_factory=list)
     tables: dict[str, list[list[float]]] = field(default_factory=dict)
-    proof: PartProof = field(default_factory=lambda: PartProof(CertificateSums(), "", FitOfParts()))
+    proof: PartProof = NO_PARTS
 
     def look_at(self, level: str, x: Float, variances: Float, truth: Float) -> None:
         """Take in estimates of a geolevel."""
@@ -82,10 +80,7 @@ class Reduced:
             self.errors[level] = self.errors.get(level, 0) + errors
         self.digests += other.digests
         self.tables = other.tables
-        mine, own = self.proof, other.proof
-        sums = None if mine.sums is None or own.sums is None else mine.sums + own.sums
-        fit = None if mine.fit is None or own.fit is None else mine.fit + own.fit
-        self.proof = PartProof(sums, mine.refusal or own.refusal, fit, own.below)
+        self.proof += other.proof
 
     @property
     def digest(self) -> str:

@@ -73,6 +73,15 @@ class PartProof:
     fit: FitOfParts | None = None
     below: ChildSummary | None = None
 
+    def __add__(self, other: PartProof) -> PartProof:
+        """What is known of this part and of another together, whose root lies above."""
+        sums = None if self.sums is None or other.sums is None else self.sums + other.sums
+        fit = None if self.fit is None or other.fit is None else self.fit + other.fit
+        return PartProof(sums, self.refusal or other.refusal, fit, other.below)
+
+
+NO_PARTS = PartProof(CertificateSums(), "", FitOfParts())
+
 
 def prove_part(
     design: Design,
@@ -179,12 +188,10 @@ def proof_of_all(parts: Partitions, proofs: dict[str, PartProof], claimed: Resul
     """Put all parts together with the top, of which that is `claimed`."""
     design, top = parts.design, parts.read(TOP)
     kept = np.setdiff1d(np.arange(top.level_of.size), [entry.leaf for entry in parts.parts.values()])
-    if any(
-        own.refusal for own in proofs.values()
-    ):  # nothing is proved of the top, whose measurements count all the same
-        last = PartProof(None, fit=_fit(design, top, claimed, kept) if claimed.variances else None)
-    elif not kept.size and all(own.below is None for own in proofs.values()):  # a part is all of it
-        last = PartProof(CertificateSums(), fit=_fit(design, top, claimed, kept) if claimed.variances else None)
+    is_refused = any(own.refusal for own in proofs.values())
+    if is_refused or (not kept.size and all(own.below is None for own in proofs.values())):
+        fit = _fit(design, top, claimed, kept) if claimed.variances else None
+        last = PartProof(None if is_refused else CertificateSums(), fit=fit)  # of the top nothing is proved, or is left
     else:
         summaries = {parts.parts[name].leaf: own.below for name, own in proofs.items() if own.below is not None}
         last = prove_part(design, top, claimed, summaries, kept, is_top=True)
@@ -199,16 +206,12 @@ def put_together(
 
     Where there is no certificate it says which parts, called as in `named`, have none for that reason by themselves.
     """
-    fits = [own.fit for own in proofs.values() if own.fit is not None]
-    fit = sum(fits, FitOfParts()) if len(fits) == len(proofs) else None
+    known = sum(proofs.values(), NO_PARTS)
     said = {name: _said(own) for name, own in proofs.items()}
     tables = {design.key(own): own for own in design.estimated}
-
-    refusal = next((own.refusal for own in proofs.values() if own.refusal), "")
-    certificate = Certificate(None, refusal)
-    if not refusal:
-        sums = [own.sums for own in proofs.values() if own.sums is not None]
-        certificate = certificate_of(sum(sums, CertificateSums()), design.schema, tables, design.combinations)
+    certificate = Certificate(None, known.refusal)
+    if known.sums is not None:
+        certificate = certificate_of(known.sums, design.schema, tables, design.combinations)
     if certificate.bound is None:
         alone = {
             name: own.refusal if own.sums is None else certificate_of(own.sums, design.schema, tables).reason
@@ -216,7 +219,7 @@ def put_together(
         }
         guilty = [name for name, reason in alone.items() if reason == certificate.reason]
         certificate = replace(certificate, reason=f"{_called(guilty, named)}{certificate.reason}")
-    return StoredProof(certificate, fit, said)
+    return StoredProof(certificate, known.fit, said)
 
 
 def _called(parts: Sequence[str], named: Mapping[str, str]) -> str:
