@@ -33,27 +33,27 @@ CHILDREN = (51, 62, 27, 3, 33)  # on average: states, counties, tracts, block gr
 SEED, SEED_OF_BLOCKS = 2024, 44
 
 
-def block_geoids(path: Path = BLOCKS) -> tuple[str, list[str]]:
+def block_geoids() -> tuple[str, list[str]]:
     """What the place is called, and the sorted GEOIDs of its blocks."""
-    if not path.exists():
+    if not BLOCKS.exists():
         return "an invented state", invented_geoids()
-    with gzip.open(path, "rt") as file:
+    with gzip.open(BLOCKS, "rt") as file:
         return "Rhode Island", [line.split(",", 1)[0] for line in file][1:]
 
 
-def block_counts(path: Path = BLOCKS) -> Iterator[tuple[str, dict[str, int]]]:
+def block_counts() -> Iterator[tuple[str, dict[str, int]]]:
     """GEOIDs of Rhode Island's blocks, with the people of each by age and race, such as ``adult_hisp``."""
-    with gzip.open(path, "rt", newline="") as file:
+    with gzip.open(BLOCKS, "rt", newline="") as file:
         for row in csv.DictReader(file):
             yield row.pop("geoid"), {name: int(count) for name, count in row.items()}
 
 
-def invented_geoids(tracts: int = TRACTS) -> list[str]:
+def invented_geoids() -> list[str]:
     """GEOIDs of about as many blocks, tracts, block groups and counties as Rhode Island has, by chance."""
     rng = np.random.default_rng(SEED_OF_BLOCKS)
-    county = np.sort(rng.integers(COUNTIES, size=tracts))
+    county = np.sort(rng.integers(COUNTIES, size=TRACTS))
     geoids = []
-    for number in range(tracts):
+    for number in range(TRACTS):
         code = number - int(np.searchsorted(county, county[number]))
         tract = f"44{2 * county[number] + 1:03}{10 * (code // 4) + code % 4 + 101:04}00"
         for group in range(1, 2 + int(rng.integers(2 * GROUPS // TRACTS + 1))):

@@ -29,6 +29,7 @@ from constraint_builders.description.table import parse_table
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 US, STATE, GROUP, BLOCK = 0, 1, 4, 5
 GEOUNITS = {"County": 3_143, "Tract": 84_414, "Block_Group": 239_780, "Block": 8_132_968}
+SEED = 2020
 LIMIT = 2.0e9  # bytes that the two passes over a piece may take
 RESOLUTION = 1 << 16  # of the distribution of persons over cells
 
@@ -151,11 +152,10 @@ class Nation:
     states : sequence of State
     limit : float
         Bytes that the two passes over a piece may take. How states are cut decides what is drawn.
-    seed : int
     """
 
-    def __init__(self, cells: str, states: Sequence[State], limit: float = LIMIT, seed: int = 2020) -> None:
-        self.cells, self.states, self.limit, self.seed = cells, tuple(states), limit, seed
+    def __init__(self, cells: str, states: Sequence[State], limit: float = LIMIT) -> None:
+        self.cells, self.states, self.limit = cells, tuple(states), limit
         schema, self.measured = redistricting(cells, LEVELS)
         self.measured["US"] = {"total": 0.0, **self.measured["US"]}
         observed = [
@@ -170,11 +170,11 @@ class Nation:
     def identity(self) -> dict[str, object]:
         """What tells it from any other."""
         states = [[own.code, own.persons, own.counties, own.tracts, own.groups, own.blocks] for own in self.states]
-        return {"cells": self.cells, "states": states, "limit": self.limit, "seed": self.seed}
+        return {"cells": self.cells, "states": states, "limit": self.limit, "seed": SEED}
 
     def cut(self, state: State) -> Cut:
         """How a state is cut."""
-        rng = np.random.default_rng([self.seed, int(state.code)])
+        rng = np.random.default_rng([SEED, int(state.code)])
         counts = (1, state.counties, state.tracts, state.groups)
         firsts = np.cumsum([0, *counts])
         parents = [np.array([-1])]
@@ -237,7 +237,7 @@ class Nation:
         return np.searchsorted(np.cumsum(weights) / weights.sum(), (np.arange(RESOLUTION) + 0.5) / RESOLUTION)
 
     def _rng(self, code: str, number: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, int(code), 1 + number])
+        return np.random.default_rng([SEED, int(code), 1 + number])
 
     def _persons(self, rng: np.random.Generator, blocks: int, mean: float) -> Index:
         """Persons of some blocks, cell by cell, (blocks, cells)."""

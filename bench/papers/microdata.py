@@ -264,11 +264,11 @@ OTHERS: dict[str, Callable[[sparse.csc_array], Solve]] = {
 }
 
 
-def tree(leaves: int, leaves_per_group: int = 100, variance: float = 128.0) -> Problem:
+def tree(leaves: int, leaves_per_group: int = 100) -> Problem:
     """A root, groups and leaves, as a variable with one recode."""
     groups = np.repeat(np.arange(leaves // leaves_per_group), leaves_per_group)
     schema = Schema({"leaf": leaves}, {"leaf": {"group": groups.tolist()}})
-    return Problem(schema, {"total": variance, "group": variance, "detailed": variance}, noise="laplace")
+    return Problem(schema, dict.fromkeys(("total", "group", "detailed"), 128.0), noise="laplace")
 
 
 def print_sizes() -> None:

@@ -24,6 +24,7 @@ from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.laws.base_law import Seed
 
 VALUES_AT_ONCE = 1 << 20
+WIDENING = 4.0  # by which epsilon is divided where starts are to be dispersed
 INSTEAD = "use compiled=False"
 _LARGEST_INFORMATIVE = 25  # dimension of 6 x 6 tables, whose heat-bath chains take 37,000 moves to meet; 8 x 8: > 3e6
 
@@ -232,11 +233,10 @@ def meeting_times(kernel: Kernel, lag: int, runs: int, max_iterations: int, rng:
     return MeetingTimes(lag, times, met)
 
 
-def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None, widening: float = 4.0) -> Integers:
-    """Starting states (chains, d) drawn from the law for epsilon / widening, itself run from zero for its burn-in."""
-    chains, widening = whole_number(chains, "chains", 1), positive_number(widening, "widening")
-    states = np.zeros((chains, kernel.lattice.records), dtype=np.int64)
-    wide = kernel.with_epsilon(kernel.epsilon / widening)
+def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None) -> Integers:
+    """Starting states (chains, d) drawn from a wider law, itself run from zero for its burn-in."""
+    states = np.zeros((whole_number(chains, "chains", 1), kernel.lattice.records), dtype=np.int64)
+    wide = kernel.with_epsilon(kernel.epsilon / WIDENING)
     wide.advance(states, wide.burn_in, np.random.default_rng(rng))
     return states
 

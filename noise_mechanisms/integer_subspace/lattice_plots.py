@@ -14,10 +14,11 @@ from noise_mechanisms.integer_subspace.chains import MeetingTimes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+POINTS = 200  # iterations at which a curve is evaluated
 MOST_NUMBERS = 12  # cells that are numbered on an axis
 
 
-def total_variation(axes: Axes, meetings: Mapping[str, MeetingTimes], points: int = 200) -> Axes:
+def total_variation(axes: Axes, meetings: Mapping[str, MeetingTimes]) -> Axes:
     """Draw the bound on the distance from the law against the iteration, with a band of two standard errors.
 
     Parameters
@@ -26,11 +27,9 @@ def total_variation(axes: Axes, meetings: Mapping[str, MeetingTimes], points: in
         Where to draw.
     meetings : mapping of label to MeetingTimes
         One curve each.
-    points : int
-        Iterations at which a curve is evaluated.
     """
     for i, (label, meeting) in enumerate(meetings.items()):
-        iterations = np.unique(np.linspace(0, meeting.times.max(), points).astype(int))
+        iterations = np.unique(np.linspace(0, meeting.times.max(), POINTS).astype(int))
         bounds = np.array([meeting.bound(int(t)) for t in iterations])
         colour, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
         axes.plot(iterations, bounds[:, 0], label=label, color=colour, linestyle=dashes)
