@@ -1,11 +1,15 @@
-"""Names of the arrays that everything is made of, rows of one without a copy, orders and distinct whole numbers."""
+"""Names of the arrays that everything is made of, rows of one without a copy, orders, and what is distinct."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Float = NDArray[np.float64]
 Long = NDArray[np.longdouble]
@@ -56,6 +60,20 @@ def distinct_numbers(numbers: NDArray[Any]) -> tuple[NDArray[Any], Int32]:
             return found, rank[places]
     found, inverse = np.unique(numbers, return_inverse=True)
     return found, inverse.astype(np.int32)
+
+
+def kinds_of_rows(matrix: sparse.csr_array | sparse.csc_array) -> Index:
+    """For every row, or column of one that is stored so, the number of its kind: those of one hold the same.
+
+    Kinds are numbered as they first come; the entries of the matrix are put in order.
+    """
+    matrix.sort_indices()
+    number: dict[bytes, int] = {}
+    found = np.empty(matrix.indptr.size - 1, dtype=np.intp)
+    for row, (start, stop) in enumerate(pairwise(matrix.indptr.tolist())):
+        held = matrix.indices[start:stop].tobytes() + matrix.data[start:stop].tobytes()
+        found[row] = number.setdefault(held, len(number))
+    return found
 
 
 def _wide(kind: np.dtype[Any]) -> type[np.signedinteger[Any]] | np.dtype[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, kinds_of_rows
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.geography import Entities
@@ -125,14 +125,7 @@ class BlockFunctionals:
         -------
         ndarray of int, (L,)
         """
-        rows = self.by_block()
-        rows.sort_indices()
-        keys = [
-            (rows.indices[start:stop].tobytes(), rows.data[start:stop].tobytes())
-            for start, stop in zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
-        ]
-        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        return np.array([number[key] for key in keys], dtype=np.intp)
+        return kinds_of_rows(self.by_block())
 
     def __repr__(self) -> str:
         size = counted(self.size, "functional")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from constraint_builders.arrays import kinds_of_rows
 from constraint_builders.description.labelled import read_names, refuse_labels
 from constraint_builders.description.reals import read_matrix
 from constraint_builders.description.spine import Spine
@@ -137,12 +138,7 @@ class Entities:
         -------
         ndarray of int, (L,)
         """
-        by_block = sparse.csr_array(self.contains.T)
-        by_block.sort_indices()
-        bounds = zip(by_block.indptr[:-1], by_block.indptr[1:], strict=True)
-        keys = [by_block.indices[start:stop].tobytes() for start, stop in bounds]
-        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        return np.array([number[key] for key in keys], dtype=np.intp)
+        return kinds_of_rows(sparse.csr_array(self.contains.T))
 
     def __repr__(self) -> str:
         return f"Entities({self.size:,} entities of {self.blocks:,} blocks)"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Flags, Index
+from constraint_builders.arrays import Flags, Index, kinds_of_rows
 from constraint_builders.description.described import Described, equal
 from constraint_builders.description.reals import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
@@ -200,12 +200,8 @@ class SummingMatrix(Described):
         kept[self.matrix.indices[single]] = True  # no other leaf is in the same nodes
         others = np.flatnonzero(~kept)
         columns = sparse.csc_array(self.matrix[:, others])
-        columns.sort_indices()
-        first: dict[bytes, int] = {}
-        for leaf, (start, stop) in zip(others.tolist(), pairwise(columns.indptr.tolist()), strict=True):
-            first.setdefault(columns.indices[start:stop].tobytes() + columns.data[start:stop].tobytes(), leaf)
-        first.pop(b"", None)
-        kept[list(first.values())] = True
+        first = np.unique(kinds_of_rows(columns), return_index=True)[1]
+        kept[others[first[np.diff(columns.indptr)[first] > 0]]] = True
         reduced = self.matrix if kept.all() else sparse.csr_array(self.matrix[:, kept])
         starts = reduced.indptr[:-1]
         alone = np.flatnonzero(np.diff(reduced.indptr) == 1)
