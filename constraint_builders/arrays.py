@@ -63,9 +63,10 @@ def distinct_numbers(numbers: NDArray[Any]) -> tuple[NDArray[Any], Int32]:
 
 
 def kinds_of_rows(matrix: sparse.csr_array | sparse.csc_array) -> Index:
-    """For every row, or column of one that is stored so, the number of its kind: those of one hold the same.
+    """For every row, (n,), of a matrix, (n, k), the number of its kind: those of one hold the same.
 
-    Kinds are numbered as they first come; the entries of the matrix are put in order.
+    Of a matrix that is stored by columns, (k, n), for every column. Kinds are numbered as they first come; the entries
+    of the matrix are put in order.
     """
     matrix.sort_indices()
     number: dict[bytes, int] = {}
