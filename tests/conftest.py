@@ -28,6 +28,7 @@ for name, number in (("usual", USUAL), ("thorough", THOROUGH)):
     )
 settings.load_profile("usual")
 compile_at_once()  # one way from the first test to the last, whatever is kept on disk
+gc.disable()  # while tests are collected, none of which is garbage
 
 
 @pytest.fixture(autouse=True)
@@ -92,4 +93,5 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What collecting made stays to the end: the collector of garbage need not go through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
