@@ -33,3 +33,16 @@ def test_what_nobody_rounded_is_not_taken_for_it(seed: int) -> None:
     std_error = 10.0 ** rng.uniform(-3, 3, 20)
     estimate = std_error * rng.normal(0, 100, 20)
     assert digits_of(estimate, std_error) >= MOST_DIGITS - 6
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_what_has_no_standard_error_keeps_fifteen_digits(seed: int, digits: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.choice([-1.0, 1.0], 20) * 10.0 ** rng.uniform(-9, 9, 20)
+    values[:5] = np.round(values[:5], 3) + rng.choice([-4, 4], 5) * np.spacing(values[:5])  # off by rounding alone
+    frame = rounded(pl.DataFrame({"estimate": values, "std_error": np.where(np.arange(20) % 2, 0.0, np.nan)}), digits)
+    found = frame["estimate"].to_numpy()
+    unit = 10.0 ** (np.floor(np.log10(abs(values))) - 14)
+    assert (abs(found - values) <= 0.5 * unit + 4 * np.spacing(abs(values))).all()
+    np.testing.assert_allclose(found, [float(f"{value:.14e}") for value in found], rtol=4e-16)
+    assert (found != values).sum() > 10

@@ -159,14 +159,6 @@ def test_a_schema_problem_takes_the_scale_and_combines_two_releases() -> None:
     assert (variances < np.diag(noise_covariance(mechanism).matrix)).all()
 
 
-def test_iid_variance_would_not_cover_as_stated() -> None:
-    """The number that a careless user would take, the variance of noise without invariants, is twice too large."""
-    covariance = noise_covariance(GeneralizedLaplace(FOUR_BY_FOUR, 0.25), rng=7)
-    careless = 2 * math.exp(-0.25) / math.expm1(-0.25) ** 2
-    assert covariance.scale is not None
-    assert careless / covariance.scale == pytest.approx(2.0, rel=0.05)
-
-
 def test_lattice_is_reused() -> None:
     mechanism = GeneralizedGaussian(FOUR_BY_FOUR, 3.0)
     assert mechanism.lattice == Lattice(FOUR_BY_FOUR)
