@@ -114,18 +114,18 @@ def test_beside_dense_least_squares(seed: int, with_zeros: bool, with_equality: 
     P = blue(together)
     assert P.info.exact
     assert with_equality or P.info.solver in ("areas", "two_pass")
-    order = positions(together, problems)
+    order = positions(together, problems, ("persons", "households"))
     np.testing.assert_allclose((P @ y + P.offset)[order], expected, atol=1e-6)
     np.testing.assert_allclose(P.variances()[order], variances, atol=1e-7)
 
 
-def positions(together: Problem, problems: list[Problem]) -> np.ndarray:
+def positions(together: Problem, problems: list[Problem], names: tuple[str, str]) -> np.ndarray:
     """Where the cells that the problems desire, one after another, are in the joint layout."""
     found = []
-    for problem, name in zip(problems, ("persons", "households"), strict=True):
+    for problem, name in zip(problems, names, strict=True):
         for level, table in problem.desired.names:
             first, _, rest = table.partition(" * ")
-            by = first in ("relgq", "group")
+            by = first in ("relgq", "group", "h1", "state")
             layer = f"{level} ({name})" + (f" by {first}" if by else "")
             found.append(
                 np.arange(together.desired.size)[together.desired.slice((layer, rest or "total" if by else table))]
@@ -322,20 +322,9 @@ def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -
     expected, variances = least_squares(whole, v, y, wanted, none)
     P = blue(together)
     assert P.info.exact
-    order = np.concatenate([
-        np.arange(together.desired.size)[together.desired.slice(_layer_and_table(name, level, table))]
-        for problem, name in zip(problems, ("persons", "units"), strict=True)
-        for level, table in problem.desired.names
-    ])  # fmt: skip
+    order = positions(together, problems, ("persons", "units"))
     np.testing.assert_allclose((P @ y + P.offset)[order], expected, atol=1e-6)
     np.testing.assert_allclose(P.variances()[order], variances, atol=1e-7)
-
-
-def _layer_and_table(name: str, level: str, table: str) -> tuple[str, str]:
-    first, _, rest = table.partition(" * ")
-    by = first in ("relgq", "group", "h1", "state")
-    layer = f"{level} ({name})" + (f" by {first}" if by else "")
-    return layer, rest or "total" if by else table
 
 
 @every(

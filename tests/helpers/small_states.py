@@ -33,6 +33,11 @@ GEOIDS = [code[-16:-5] + code[-4:] for code in CODES]
 Sum = Callable[[NDArray], NDArray]  # of counts by leaf and cells to a table's cells
 
 
+def summed(*axes: int) -> Sum:
+    """A table of the cells summed over some of their axes."""
+    return lambda cells: cells.sum(axis=axes)
+
+
 def spine() -> Spine:
     """The spine of `BLOCKS`."""
     return Spine.from_geocodes(

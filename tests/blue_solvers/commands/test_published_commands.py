@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from blue_solvers.cli import main
@@ -20,7 +18,7 @@ from constraint_builders.files.boundaries import Boundaries
 from tests.helpers.every import every
 from tests.helpers.refused_commands import commands, refusal
 from tests.helpers.simulated import HOUSEHOLDS, settings_of, simulate
-from tests.helpers.small_states import SmallState, small_state
+from tests.helpers.small_states import SmallState, small_state, summed
 
 GEOLEVELS = ["US", "State", "County", "Tract", "Block_Group", "Block"]
 SETTINGS = settings_of(GEOLEVELS, HOUSEHOLDS, {"detailed": "1/6"})
@@ -30,10 +28,7 @@ SURE, OTHER = "H10", "HCT1"
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> SmallState:
     """Households by tenure, race and Hispanic origin of their householders."""
-    sums: dict[str, Callable[[NDArray], NDArray]] = {
-        "hisp": lambda cells: cells.sum(axis=(1, 2)),
-        "detailed": lambda cells: cells,
-    }
+    sums = {"hisp": summed(1, 2), "detailed": summed()}
     desired = ["hisp * race * hhtenshort_3lev"]
     return small_state(tmp_path_factory.mktemp("state") / "result", SETTINGS, sums, desired, 9)
 

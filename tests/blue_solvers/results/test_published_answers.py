@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,28 +15,14 @@ from blue_solvers.results.store import write_result
 from constraint_builders import Problem, Spine
 from constraint_builders.files import production_settings
 from constraint_builders.true_tables import true_vector
-from tests.helpers.small_states import CODES, GEOIDS, SmallState, small_state
+from tests.helpers.simulated import settings_of
+from tests.helpers.small_states import CODES, GEOIDS, SmallState, small_state, summed
+from tests.helpers.small_states import LEVELS as GEOLEVELS
 
-BUDGET = """
-geolevels = ["US", "State", "County", "Tract", "Block_Group", "Block"]
-noise = "discrete_gaussian"
-[budget]
-total = "1"
-[budget.geolevels]
-US = "1/6"
-State = "1/6"
-County = "1/6"
-Tract = "1/6"
-Block_Group = "1/6"
-Block = "1/6"
-[budget.tables]
-detailed = [1, 1, 1, 1, 1, 1]
-"""
-AGES = BUDGET + '[variables]\nsex = ["male", "female"]\nage = 116\n[recodes]\nage.votingage = "0-17 | 18-115"\n'
-RACES = (
-    BUDGET
-    + f"[variables]\nsex = 2\ncenrace = {list(production_settings('pl94_us_persons').schema.labels_of('cenrace'))}"
-)
+SEX, LOSSES = ["male", "female"], {"detailed": "1/6"}
+RACE_GROUPS = list(production_settings("pl94_us_persons").schema.labels_of("cenrace"))
+AGES = settings_of(GEOLEVELS, {"sex": SEX, "age": 116}, LOSSES, 'age.votingage = "0-17 | 18-115"')
+RACES = settings_of(GEOLEVELS, {"sex": 2, "cenrace": RACE_GROUPS}, LOSSES)
 PLACES = {  # GEOID, and its blocks as published: those of tract 010800 lie in three geounits of the spine at least
     "US": GEOIDS,
     "01": GEOIDS,
@@ -63,20 +48,17 @@ LEVELS = {
 @pytest.fixture(scope="module")
 def ages(tmp_path_factory: pytest.TempPathFactory) -> SmallState:
     """Persons by sex and single year of age, ages measured by themselves and by voting age too."""
-    sums: dict[str, Callable[[NDArray], NDArray]] = {
-        "age": lambda cells: cells.sum(axis=0),
+    sums = {
+        "age": summed(0),
         "votingage * sex": lambda cells: np.stack([cells[:, :18].sum(axis=1), cells[:, 18:].sum(axis=1)]),
-        "detailed": lambda cells: cells,
+        "detailed": summed(),
     }
     return small_state(tmp_path_factory.mktemp("ages") / "result", AGES, sums, ["sex * age"], 5)
 
 
 @pytest.fixture(scope="module")
 def races(tmp_path_factory: pytest.TempPathFactory) -> SmallState:
-    sums: dict[str, Callable[[NDArray], NDArray]] = {
-        "cenrace": lambda cells: cells.sum(axis=0),
-        "detailed": lambda cells: cells,
-    }
+    sums = {"cenrace": summed(0), "detailed": summed()}
     return small_state(tmp_path_factory.mktemp("races") / "result", RACES, sums, ["sex * cenrace"], 6)
 
 
@@ -248,8 +230,7 @@ def test_what_can_be_answered_is_listed_with_the_reason(ages: SmallState, races:
 
 
 def test_what_is_not_stored_is_named(tmp_path: Path) -> None:
-    sums: dict[str, Callable[[NDArray], NDArray]] = {"detailed": lambda cells: cells}
-    state = small_state(tmp_path / "result", AGES, sums, ["sex", "sex * votingage"], 7)
+    state = small_state(tmp_path / "result", AGES, {"detailed": summed()}, ["sex", "sex * votingage"], 7)
     assert state.result.table("P12_002N", ["01003"]).height == 1
     with pytest.raises(
         ValueError, match=r"nothing stored tells P12_003N, .* estimate again with --desired 'sex \* age'"
@@ -259,29 +240,20 @@ def test_what_is_not_stored_is_named(tmp_path: Path) -> None:
 
 def test_other_levels_are_refused(tmp_path: Path) -> None:
     """Sexes in another order would be answered the wrong way round."""
-    sums: dict[str, Callable[[NDArray], NDArray]] = {"detailed": lambda cells: cells}
-    plain = AGES.split("[recodes]")[0].replace("age = 116", "age = 3")
-    for name, settings, line, said in (
-        (
-            "turned",
-            plain.replace('["male", "female"]', '["female", "male"]'),
-            "P12_002N",
-            "female, male and not male, fem",
-        ),
-        ("coarse", plain, "P12_003N", r"'age' has the levels 0, 1, 2 and not 0, 1, 2, ... \(116\)"),
+    for name, variables, line, said in (
+        ("turned", {"sex": SEX[::-1], "age": 3}, "P12_002N", "female, male and not male, fem"),
+        ("coarse", {"sex": SEX, "age": 3}, "P12_003N", r"'age' has the levels 0, 1, 2 and not 0, 1, 2, ... \(116\)"),
     ):
-        state = small_state(tmp_path / name, settings, sums, ["sex"], 7)
+        settings = settings_of(GEOLEVELS, variables, LOSSES)
+        state = small_state(tmp_path / name, settings, {"detailed": summed()}, ["sex"], 7)
         with pytest.raises(ValueError, match=said):
             state.result.table(line, ["01003"])
 
 
 @pytest.mark.parametrize("solver", ["cg", "cholesky"])
 def test_other_solvers_results_answer_alike(tmp_path: Path, solver: str) -> None:
-    settings = AGES.replace("age = 116", "hispanic = 2").split("[recodes]")[0]
-    sums: dict[str, Callable[[NDArray], NDArray]] = {
-        "detailed": lambda cells: cells,
-        "sex": lambda cells: cells.sum(axis=1),
-    }
+    settings = settings_of(GEOLEVELS, {"sex": SEX, "hispanic": 2}, LOSSES)
+    sums = {"detailed": summed(), "sex": summed(1)}
     state = small_state(tmp_path / "result", settings, sums, ["sex * hispanic"], 8, solver)
     frame = state.result.table("P4", geolevel="block_group")
     cells = [np.ones((2, 2)), np.array([[1, 0], [1, 0]]), np.array([[0, 1], [0, 1]])]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from blue_solvers import Problem, Result, blue, write_result
@@ -17,7 +15,7 @@ from blue_solvers.results.published_beside import PublishedBeside, beside_publis
 from constraint_builders.files.published_files import PublishedFile
 from constraint_builders.files.settings import parse_settings
 from tests.helpers.simulated import settings_of
-from tests.helpers.small_states import LEVELS, SmallState, small_state, spine
+from tests.helpers.small_states import LEVELS, SmallState, small_state, spine, summed
 
 AGES = settings_of(LEVELS, {"sex": ["male", "female"], "age": 116}, {"detailed": "1/6"})
 TRACT, BLOCK = "01003010900", "010030109001000"
@@ -26,10 +24,7 @@ TRACT, BLOCK = "01003010900", "010030109001000"
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> SmallState:
     """Persons by sex and age; block 1000 is all of tract 010900."""
-    sums: dict[str, Callable[[NDArray], NDArray]] = {
-        "age": lambda cells: cells.sum(axis=0),
-        "detailed": lambda own: own,
-    }
+    sums = {"age": summed(0), "detailed": summed()}
     return small_state(tmp_path_factory.mktemp("state") / "result", AGES, sums, ["sex * age"], 8)
 
 

@@ -22,7 +22,7 @@ from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import solve
-from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.oracles.invent import Invented, Kind, invent, taken
 
 EQUAL = Kind(areas="sets", zeros=False, equalities=False)
 WEIGHED = replace(EQUAL, areas="weights")
@@ -147,10 +147,8 @@ def test_leaves_that_share_their_areas_and_one_table_in_all_areas(invented: Call
 @given(seed=SEEDS)
 def test_every_law(kind: Kind, seed: int) -> None:
     """`check_solver`, of problems in which not everything is known exactly."""
-    for s in range(seed, seed + 60):
-        found = invent(s, replace(kind, decades=2.0))
-        if found is not None and (found.reference.variances > 0).any():
-            problem = found.description.problem()
+    for found, problem in taken(range(seed, seed + 60), replace(kind, decades=2.0)):
+        if (found.reference.variances > 0).any():
             check_solver(AreaSolver(), problem)
             if SOLVERS["two_pass"]().supports(problem) is None:
                 check_solver(SOLVERS["two_pass"](), problem)

@@ -20,7 +20,7 @@ from tests.helpers.broken_solvers import BrokenSolver
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
-from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.oracles.invent import Invented, Kind, taken
 
 SEEDS = st.integers(0, 100_000)
 FLAT = Kind(spine=False, decades=2.0)
@@ -51,13 +51,8 @@ def has_values(described: Description) -> bool:
 
 def drawn(seed: int, kind: Kind) -> tuple[Invented, Problem] | None:
     """The first problem from a seed on whose equalities have right-hand sides and in which something is not known."""
-    for s in range(seed, seed + 300):
-        found = invent(s, kind, has_values)
-        if found is None or not (found.reference.variances > 1e-9).all():
-            continue
-        with suppress(ValueError):
-            return found, found.description.problem()
-    return None
+    inventions = taken(range(seed, seed + 300), kind, has_values)
+    return next((own for own in inventions if (own[0].reference.variances > 1e-9).all()), None)
 
 
 def pairs() -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -13,7 +15,7 @@ from blue_solvers.uncertainty import functionals
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.oracles.invent import Invented, Kind, taken
 
 ALL: list[str | Solver] = [*SOLVERS, ConjugateGradient(preconditioner="two_pass")]
 SMALLEST = 5e-324
@@ -21,17 +23,11 @@ SMALLEST = 5e-324
 
 def an_invented(seed: int) -> Invented:
     """The first that can be estimated, from a seed on."""
-    while True:
-        kind = Kind(decades=4.0, cellwise=bool(seed % 2), covariance="sparse" if seed % 4 == 3 else "")
-        found = invent(seed, kind)
-        if found is not None:
-            try:
-                found.description.problem()
-            except ValueError:
-                found = None
-        if found is not None:
-            return found
-        seed += 1
+    kinds = (
+        (own, Kind(decades=4.0, cellwise=bool(own % 2), covariance="sparse" if own % 4 == 3 else ""))
+        for own in itertools.count(seed)
+    )
+    return next(found for own, kind in kinds for found, _ in taken([own], kind))
 
 
 @examples(8)

@@ -17,7 +17,7 @@ from blue_solvers.verification.problem_places import claims, problem_places
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples
-from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.oracles.invent import Invented, Kind, taken
 
 KINDS = {
     "equal variances": Kind(areas="weights", zeros=False, equalities=False, exact=False, unmeasured=False, decades=2.0),
@@ -38,12 +38,8 @@ def nothing_is_listed() -> Iterator[None]:
 
 def crossing(seed: int, kind: Kind) -> tuple[Invented, Problem]:
     """The first problem of areas that do not nest, whose tables are held by one of the leaves."""
-    for s in range(seed, seed + 400):
-        found = invent(s, kind)
-        if found is None:
-            continue
-        with suppress(ValueError, NotCertifiedError):
-            problem = found.description.problem()
+    for found, problem in taken(range(seed, seed + 400), kind):
+        with suppress(NotCertifiedError):
             if problem.tree is None and len(problem_places(problem).levels[-1].tables) == 1:
                 return found, problem
     raise AssertionError("no invention crosses")

@@ -22,7 +22,7 @@ from noise_mechanisms import add_noise
 from tests.helpers.effort import examples, lengths
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.exact import Reference, solve
-from tests.helpers.oracles.invent import Kind, invent
+from tests.helpers.oracles.invent import Kind, taken
 
 KINDS = {
     "spines": Kind(decades=2.0),
@@ -74,12 +74,8 @@ def in_part(described: Description) -> bool:
 
 def problems(kind: Kind, seed: int) -> Iterator[PartlyMeasured]:
     """Those of seeds from one on."""
-    for own in range(seed, seed + 100_000):
-        found = invent(own, kind, in_part)
-        if found is None:
-            continue
+    for found, problem in taken(range(seed, seed + 100_000), kind, in_part):
         with suppress(ValueError):
-            problem = found.description.problem()
             reference = solve(replace(found.description, desired=found.description.observed), found.y)
             yield PartlyMeasured(found.description, problem, np.where(problem.unmeasured, 0.0, found.y), reference)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import chain, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,15 @@ from blue_solvers.verification.variance_bounds import bounds_at_once, unit_noise
 from constraint_builders import Areas, Problem, Schema, gallery
 from tests.helpers.effort import first_of, lengths
 from tests.helpers.every import every
-from tests.helpers.oracles.invent import Kind, Size, all_kinds, invent
+from tests.helpers.oracles.invent import Kind, Size, all_kinds, invent, taken
 
 KINDS = sorted((kind for kind in all_kinds() if kind.count == 20), key=lambda kind: kind.decades % 12)
 ROOM = 1e-15  # of the reference's own rounding
+
+
+def require_between(bounds: Any, true: np.ndarray, said: Any = None) -> None:
+    assert (bounds.lower <= true * (1 + ROOM)).all(), said
+    assert (true * (1 - ROOM) <= bounds.upper).all(), said
 
 
 @pytest.mark.few(1)
@@ -28,18 +34,11 @@ ROOM = 1e-15  # of the reference's own rounding
 def test_the_true_variance_is_between(kind: Kind) -> None:
     """Recodes, spines, zeros, equalities, exact and unmeasured cells, every covariance, in exact arithmetic."""
     tried = proved = 0
-    for seed in range(300, 310):
-        found = invent(seed, kind)
-        if found is None:
-            continue
-        try:
-            P = blue(found.description.problem())
-        except ValueError:
-            continue
-        cells = np.random.default_rng(seed).permutation(P.shape[0])[:4]
-        bounds, true = proved_variances(P, cells), found.reference.variances[cells]
-        assert (bounds.lower <= true * (1 + ROOM)).all()
-        assert (true * (1 - ROOM) <= bounds.upper).all()
+    for number, (found, problem) in enumerate(taken(range(300, 310), kind)):
+        P = blue(problem)
+        cells = np.random.default_rng(number).permutation(P.shape[0])[:4]
+        bounds = proved_variances(P, cells)
+        require_between(bounds, found.reference.variances[cells])
         tried, proved = tried + cells.size, proved + int(bounds.proved.sum())
     assert tried > 20
     assert proved > (0.95 if kind.decades < 10 else 0.85) * tried
@@ -50,14 +49,9 @@ def test_the_true_variance_is_between(kind: Kind) -> None:
 @lengths("seeds", 12, 24)
 def test_no_column_that_is_wrong_excludes_the_true_variance(seeds: int, size: float) -> None:
     rng, tried = np.random.default_rng(0), 0
-    for seed in range(seeds):
-        found = invent(seed, replace(KINDS[seed % 8], unmeasured=False))
-        if found is None:
-            continue
-        try:
-            P = blue(found.description.problem())
-        except ValueError:
-            continue
+    posed = (taken([seed], replace(KINDS[seed % 8], unmeasured=False)) for seed in range(seeds))
+    for found, problem in chain.from_iterable(posed):
+        P = blue(problem)
         cell = int(rng.integers(P.shape[0]))
         true = found.reference.variances[cell]
         observed = P.over_observed @ unit_noise(P.problem, [cell])
@@ -70,8 +64,7 @@ def test_no_column_that_is_wrong_excludes_the_true_variance(seeds: int, size: fl
         spoilt[cell] *= 1 + size
         for wrong, with_it in ((consistent, observed + moved), (spoilt, spoilt if same else observed)):
             bounds = certify_variances(P.problem, [cell], wrong, None if same else with_it)
-            assert bounds.lower[0] <= true * (1 + ROOM)
-            assert true * (1 - ROOM) <= bounds.upper[0]
+            require_between(bounds, true)
             off = abs(wrong[cell, 0] - true) / true if true else 0.0
             assert off <= 1e-7 or not bounds.proved[0] or bounds.upper[0] == 0
             tried += 1
@@ -165,22 +158,13 @@ def test_a_sum_of_halves_is_no_sum_of_measured_cells() -> None:
 def test_all_variances_at_once_are_between(kind: Kind) -> None:
     """Those of every cell beside exact arithmetic; the few that are not all proved go by columns."""
     tried = proved = 0
-    for seed in range(400, 412):
-        found = invent(seed, kind)
-        if found is None:
-            continue
-        try:
-            problem = found.description.problem()
-        except ValueError:
-            continue
+    for found, problem in taken(range(400, 412), kind):
         tried += 1
         bounds = bounds_at_once(problem, np.arange(problem.desired.size))
         if bounds is None:
             continue
-        true = found.reference.variances
         proved += 1
-        assert (bounds.lower <= true * (1 + ROOM)).all()
-        assert (true * (1 - ROOM) <= bounds.upper).all()
+        require_between(bounds, found.reference.variances)
     assert tried > 4
     assert proved > (0.7 if kind.decades < 10 else 0.3) * tried
 
@@ -224,12 +208,11 @@ def test_plain_tables_on_a_spine_have_variances_in_closed_form(seeds: int, monke
         if not problem or problem.undetermined is not None:
             continue
         tried += 1
-        bounds, true = bounds_at_once(problem, np.arange(problem.desired.size)), found.reference.variances
+        bounds = bounds_at_once(problem, np.arange(problem.desired.size))
         if bounds is None:
             continue
         closed += 1
-        assert (bounds.lower <= true * (1 + ROOM)).all(), (seed, decades)
-        assert (true * (1 - ROOM) <= bounds.upper).all(), (seed, decades)
+        require_between(bounds, found.reference.variances, (seed, decades))
         np.testing.assert_allclose(bounds.upper, bounds.lower, rtol=1e-10)
     assert tried > 5 * seeds / 6
     assert closed > 0.95 * tried

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -137,13 +137,25 @@ def some_with(
     answer: Callable[[Description, np.ndarray], Reference] = solve,
 ) -> Invented:
     """The first of a seed and those after it that is `wanted` and that the package takes as a problem."""
-    for own in range(seed, seed + 1000):
-        found = invent(own, kind, wanted, answer)
+    for found, _ in taken(range(seed, seed + 1000), kind, wanted, answer):
+        return found
+    raise AssertionError("no invention is wanted")
+
+
+def taken(
+    seeds: Iterable[int],
+    kind: Kind,
+    wanted: Callable[[Description], bool] = lambda described: True,
+    answer: Callable[[Description, np.ndarray], Reference] = solve,
+) -> Iterator[tuple[Invented, Problem]]:
+    """Of the inventions of some seeds those that are `wanted` and that the package takes as a problem, and this."""
+    for seed in seeds:
+        found, problem = invent(seed, kind, wanted, answer), None
         if found is not None:
             with suppress(ValueError):  # what equalities alone determine is refused
-                found.description.problem()
-                return found
-    raise AssertionError("no invention is wanted")
+                problem = found.description.problem()
+            if problem is not None:
+                yield found, problem
 
 
 def _variables(rng: np.random.Generator, kind: Kind) -> tuple[dict[str, int], dict]:

@@ -68,14 +68,18 @@ def test_nothing_is_read_that_was_not_written(seed: int) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def measured(problem: Problem, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Standard deviations, 0 of cells that were not measured, and measurements of three tables of counts."""
+    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
+    truth = problem.marginal_matrix() @ rng.integers(0, 9, (int(np.prod(problem.schema.shape)), 3)).astype(float)
+    return spread, np.where(problem.unmeasured[:, None], 0, truth) + spread[:, None] * rng.normal(size=truth.shape)
+
+
 @examples(60, 6)
 @given(SEEDS)
 def test_forms_agree_with_each_other_and_with_dense(seed: int) -> None:
-    problem = in_order(plain_tables(seed, recodes=False))
-    rng = np.random.default_rng(0)
-    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
-    truth = problem.marginal_matrix() @ rng.integers(0, 9, (int(np.prod(problem.schema.shape)), 3)).astype(float)
-    Y = np.where(problem.unmeasured[:, None], 0, truth) + spread[:, None] * rng.normal(size=(spread.size, 3))
+    problem, rng = in_order(plain_tables(seed, recodes=False)), np.random.default_rng(0)
+    spread, Y = measured(problem, rng)
     dense = blue(problem, "dense")
     variances = dense.variances()
     errors = np.sqrt(variances)
@@ -95,11 +99,8 @@ def test_forms_agree_with_each_other_and_with_dense(seed: int) -> None:
 @examples(60, 6)
 @given(SEEDS)
 def test_sweeps_with_recodes_agree_with_dense(seed: int) -> None:
-    problem = in_order(plain_tables(seed))
-    rng = np.random.default_rng(0)
-    spread = np.sqrt(np.where(problem.unmeasured, 0, problem.variances))
-    truth = problem.marginal_matrix() @ rng.integers(0, 9, (int(np.prod(problem.schema.shape)), 3)).astype(float)
-    Y = np.where(problem.unmeasured[:, None], 0, truth) + spread[:, None] * rng.normal(size=(spread.size, 3))
+    problem, rng = in_order(plain_tables(seed)), np.random.default_rng(0)
+    spread, Y = measured(problem, rng)
     dense, form = blue(problem, "dense"), LatticeForm(StructuredProblem.of(problem))
     variances = dense.variances()
     assert close(form.apply(Y), dense @ Y, np.sqrt(variances))
