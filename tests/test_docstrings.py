@@ -9,8 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 
@@ -21,6 +20,7 @@ from blue_solvers import Auto, nonnegative
 from blue_solvers.solvers.registry import SOLVERS
 from noise_mechanisms.laws.law_classes import DiscreteGaussian
 from tests.helpers.places import ROOT
+from tests.helpers.syntax import parsed
 
 PACKAGES = (blue_solvers, constraint_builders, noise_mechanisms)
 HEADINGS = "Parameters|Returns|Yields|Raises|Notes|References|Examples|Attributes|See Also"
@@ -47,11 +47,6 @@ OVERRIDES = {
     "_rmatvec",
     "__init__",
 }
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 def parts_of(doc: str) -> dict[str, str]:

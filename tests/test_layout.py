@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
+from tests.helpers.syntax import parsed
 
 TESTS = ROOT / "tests"
 PACKAGES = ["constraint_builders", "noise_mechanisms", "blue_solvers"]
@@ -36,11 +37,6 @@ def test_nothing_but_whole_subjects_stands_outside() -> None:
         "feature_support",
         "soak",
     }
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
 
 
 @cache

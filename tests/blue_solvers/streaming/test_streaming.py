@@ -23,6 +23,7 @@ from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import Rounding
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem, killed_until_done
 from tests.helpers.places import ROOT
 from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
@@ -332,6 +333,28 @@ def wide_tables(counties: int, blocks: int) -> tuple[Problem, np.ndarray]:
 def partition_design(folder: Path, problem: Problem, y: np.ndarray):
     """The design of a problem, as its parts have it."""
     return partition(folder / "whole", problem, y, at=problem.spine.levels[0]).design
+
+
+@every("known", [0, 3])
+def test_bytes_of_a_part_count_children_and_equalities(known: int, tmp_path: Path) -> None:
+    spine, schema = Spine([-1, 0, 0], ["State", "County", "County"]), Schema({"a": 3, "b": 4})
+    empty = np.zeros((2, 3, 4), dtype=bool)
+    empty[0, 1:] = True
+    problem = Problem(
+        schema,
+        {"State": {"total": 1.0}, "County": {"detailed": 1.0, "a": 2.0}},
+        spine=spine,
+        zeros={("County", "detailed"): empty},
+        equalities=(np.eye(31)[1 : 1 + known], np.ones(known)) if known else None,
+    )
+    shutil.rmtree(tmp_path / "whole", ignore_errors=True)
+    design = partition_design(tmp_path, problem, np.ones(31))
+    levels, none, all_ = np.array([0, 1, 1]), np.zeros(3, bool), np.ones(3, bool)
+    full = part_bytes(design, levels, none)
+    assert len(design.equal_to) == known
+    np.testing.assert_array_equal(part_bytes(design, levels, all_) - full, 8 * 2 * 12 * (1 + known))
+    nothing = np.zeros_like(problem.zeros.empty.reshape(3, -1))
+    np.testing.assert_array_equal(part_bytes(design, levels, none, nothing), full)
 
 
 WHOLE = [[0.0, 255.0], [-1.0, 255.0], [-129.0, 2.0], [20255.0, 5948.0], [-(2.0**31), 2.0**31 - 1]]

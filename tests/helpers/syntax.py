@@ -1,0 +1,13 @@
+"""The syntax of files, read once by all that look at it."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Of a file of Python."""
+    return ast.parse(path.read_text())
