@@ -70,7 +70,7 @@ class LeavesOfRows(Prepared):
 
     def __init__(self, problem: Problem, basis: LeafBasis) -> None:
         self.problem, self.basis = problem, basis
-        self.offset = np.zeros(problem.desired.size)
+        self.offset = np.broadcast_to(0.0, problem.desired.size)
         reason = f"normal equations of the leaves, {basis.rank}"
         self.info = Info(f"least_squares ({basis.factor.label})", basis.rank.is_clear, reason)
         self._S = problem.leaves_of(0)

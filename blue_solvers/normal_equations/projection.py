@@ -49,7 +49,7 @@ class ConstrainedEstimate(Prepared):
         labels = dict.fromkeys(stage.solver.label for stage in self._stages)
         self.info = Info(f"{info.solver} ({', '.join(labels)})" if labels else info.solver, info.exact, info.reason)
         self._origin = np.zeros((problem.observed.size, 1))
-        self.offset = np.zeros(problem.desired.size)
+        self.offset = np.broadcast_to(0.0, problem.desired.size)
         if any(own.b.any() for own in self.equations) or problem.completed(self._origin, constants=True).any():
             for _ in range(2):  # the second time from near by, which rounds less
                 self._origin, projected = self._projected(self._origin, affine=True)

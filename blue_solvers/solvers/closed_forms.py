@@ -125,7 +125,7 @@ class FormEstimate(Prepared):
 
     def __init__(self, problem: Problem, form: Components, info: Info) -> None:
         self.problem = problem
-        self.offset = getattr(form, "offset", np.zeros(problem.desired.size))
+        self.offset = getattr(form, "offset", np.broadcast_to(0.0, problem.desired.size))
         self.has_exact_zeros = getattr(form, "has_exact_zeros", self.has_exact_zeros)
         self._method = form
         self.info = info

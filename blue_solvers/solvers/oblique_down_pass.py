@@ -38,7 +38,7 @@ class ObliqueDownPass(Prepared):
     """
 
     def __init__(self, problem: Problem, info: Info) -> None:
-        self.problem, self.info, self.offset = problem, info, np.zeros(problem.desired.size)
+        self.problem, self.info, self.offset = problem, info, np.broadcast_to(0.0, problem.desired.size)
         schema = problem.domain.schema
         kept = subsets(table.axes for table in problem.desired_tables)
         tables = [make_table(schema, tuple(schema.names[axis] for axis in sorted(own))) for own in kept]
