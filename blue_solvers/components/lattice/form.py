@@ -114,7 +114,7 @@ class LatticeForm:
         _, once = np.unique(reads.steps[:, 1], return_index=True)
         writes, later = reads.at(once), reads.at(np.delete(np.arange(len(reads.table)), once))
         writes.steps[:, 0] = WRITE
-        is_first = np.isin(writes.table, np.concatenate([coarse, later.table]))
+        is_first = np.isin(writes.table, np.concatenate([coarse[coarse != fine], later.table]))
         laid = list(plan.tables)
         if (reads.steps[:, 1] != plan.offsets[reads.table]).any():
             writes, shares = self._shared_out(writes, later)

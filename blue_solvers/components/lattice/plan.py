@@ -228,7 +228,8 @@ class SweepPlan:
                 if own not in edges:
                     edges[own] = min([other for other in edges if not own & ~other], key=size)
             copies = self._copies[table] = {}
-            for own, source in sorted(edges.items(), key=lambda edge: edge[1] != mask):  # from the large one first
+            # From the large one first, before others those that are taken in the same slices of its first axis:
+            for own, source in sorted(edges.items(), key=lambda e: 2 * (e[1] != mask) or not e[0] >> table[0] & 1):
                 copies[self.within(table, own)] = self.within(table, source), self.cells
                 self.cells += self.size_of(self.within(table, own))
         self.copied = slice(start, self.cells)
