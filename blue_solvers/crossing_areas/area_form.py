@@ -107,16 +107,14 @@ class AreaForm:
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""
-        result, tables = np.zeros((self._problem.desired.size, 1)), self._desired.tables
-        blocks = self._desired.blocks(result)
-        by_group = [np.zeros((len(block), *own.groups)) for own, block in zip(tables, blocks, strict=True)]
+        tables, sizes = self._desired.tables, self._problem.desired.sizes.tolist()
+        by_group = [np.zeros((size // own.size, *own.groups)) for own, size in zip(tables, sizes, strict=True)]
         for own in self._shared:
             for component, found in zip(own.components, self._variances_of(own), strict=True):
                 for part in own.desired:
                     by_group[part.block] += tables[part.block].shared(found[part.place], component)
-        for block, slots, of_groups in zip(blocks, tables, by_group, strict=True):
-            block[..., 0] = slots.spread_groups(of_groups).reshape(len(block), -1)
-        return result[:, 0]
+        every = (slots.spread_groups(own).ravel() for slots, own in zip(tables, by_group, strict=True))
+        return np.concatenate([np.zeros(0), *every])
 
     def _variances_of(self, own: ComponentEstimate) -> Iterable[Float]:
         """Of every component variances over the desired layout of the problem that they share."""

@@ -36,7 +36,8 @@ Key: TypeAlias = tuple[Hashable, ...]
 LayerTable: TypeAlias = tuple[str, str]
 COMPONENT = Info("cholesky", exact=True, reason="components that share a problem")
 NOTHING = "number"  # the variable of a component that has one number in every area
-MOST_NUMBERS = 2**18  # of components, in all areas, that are solved for at once
+MOST_NUMBERS = 2**18  # of components, in all areas, that are solved for at once, or, where that is more,
+LEAST_PART = 32  # one in so many of all: fewer would be gathered from a bit of every page of memory
 
 
 class TableSlots:
@@ -144,7 +145,8 @@ class ComponentEstimate(NamedTuple):
 
     def runs(self, slots: Sequence[Float]) -> Iterator[slice]:
         """Contrasts of all components, of slots (areas, cells, K), as many at once as there is room for."""
-        width = max(1, MOST_NUMBERS // (self.estimate.problem.observed.size * slots[0].shape[-1]))
+        most = max(MOST_NUMBERS, sum(own.size for own in slots) // LEAST_PART)
+        width = max(1, most // (self.estimate.problem.observed.size * slots[0].shape[-1]))
         return (slice(start, start + width) for start in range(0, self.observed[0].slots.shape[1], width))
 
 
