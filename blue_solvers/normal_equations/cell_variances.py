@@ -11,14 +11,13 @@ from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.contract import variances_from_weights
 from blue_solvers.normal_equations.factorisation import FactorSolver, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
-from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of
+from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of, least_variance
 from blue_solvers.normal_equations.stage import Stage, stage_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
-DETERMINED = 1e-22  # of a cell's noise: variances below it are 0 but for rounding
 NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
 
 
@@ -81,7 +80,7 @@ def variances_given(equations: Equations, problem: Problem) -> Float:
         weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)
         variances[cancelled] = variances_from_weights(Sigma, cancelled, T.shape[0], weights)
     if problem.has_exact_knowledge and not equations.uneven:  # weights in extended precision are 0 themselves
-        variances[variances <= DETERMINED * noise] = 0.0
+        variances[variances <= least_variance(problem)] = 0.0
     return variances
 
 

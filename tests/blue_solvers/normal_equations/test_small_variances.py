@@ -60,3 +60,19 @@ def test_beside_rational_numbers(rows: list[int], columns: list[int], leaves: li
         assert max(rows + columns + leaves) - min(rows + columns + leaves) > 12
     else:
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@examples(40)
+@given(
+    signs=st.lists(st.sampled_from([-1.0, 1.0]), min_size=3, max_size=3),
+    powers=st.lists(st.integers(-90, 90), min_size=3, max_size=3, unique=True),
+)
+@example(signs=[1, 1, 1], powers=[0, -22, -60])
+def test_one_sum_of_any_noise_leaves_no_figure_without_a_standard_error(signs: list[float], powers: list[int]) -> None:
+    """Of s'x = 0 with independent noise every variance is v (V - v) / V, V the sum of all; of 0 it is 0."""
+    A, noise = np.block([[np.array(signs), np.zeros(2)], [np.zeros(4), np.ones(1)]]), 10.0 ** np.array(powers)
+    others = [sum(noise[np.arange(3) != i]) for i in range(3)]
+    expected = [own * rest / (own + rest) for own, rest in zip(noise, others, strict=True)]
+    for solver in ("auto", "cholesky", "cg"):
+        found = blue(Problem.from_matrix(A, [*noise, 3.0, 1.0]), solver).variances()
+        np.testing.assert_allclose(found, [*expected, 3.0, 0.0], rtol=1e-6)
