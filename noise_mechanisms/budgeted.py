@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from constraint_builders.budget import Budget
+from constraint_builders.description.reals import positive_number
 from noise_mechanisms.laws.base_law import Family
 from noise_mechanisms.laws.named_laws import LAWS, kind_of
 
@@ -27,7 +28,8 @@ def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
     Raises
     ------
     ValueError
-        If the law is not one that the budget's measure of privacy counts: Gaussian for zCDP, Laplace for pure DP.
+        If the law is not one that the budget's measure of privacy counts: Gaussian for zCDP, Laplace for pure DP; or
+        so little noise that floats do not tell its variance from 0, which means known exactly.
 
     Examples
     --------
@@ -39,4 +41,10 @@ def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
         known = [name for name, other in LAWS.items() if other.family == family]
         raise ValueError(f"a {budget.measure!r} budget is spent by {' or '.join(known)} noise: got {noise!r}")
     parameters = budget.exact_variances() if family == "gaussian" else budget.scales()
-    return {level: {table: kind(given).variance for table, given in row.items()} for level, row in parameters.items()}
+    return {
+        level: {
+            table: positive_number(kind(given).variance, f"variance of {table!r} at {level!r}")
+            for table, given in row.items()
+        }
+        for level, row in parameters.items()
+    }

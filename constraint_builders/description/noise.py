@@ -74,8 +74,10 @@ def common_law(laws: Sequence[NoiseLaw], law: LawOrName) -> LawOrName:
     Raises
     ------
     ValueError
-        If they are not one.
+        If they are not one, or leave counts as they are.
     """
+    for own in dict.fromkeys(laws):
+        _refuse_no_variance(own)
     found = list(dict.fromkeys(own.declared for own in laws)) or [law]
     if len(found) > 1 or (law not in ("gaussian", found[0])):
         others = ", ".join(str(own) for own in dict.fromkeys([*found, law] if law != "gaussian" else found))
@@ -93,11 +95,7 @@ def refuse_variances_beside_law(noise: Noise, observed: Layout) -> None:
     """
     if isinstance(noise.law, str) or noise.covariance is not None:
         return
-    if not noise.law.variance > 0:
-        raise ValueError(
-            f"the law {noise.law!r} leaves large counts as they are: its variance would be 0, which means known "
-            "exactly; give variances"
-        )
+    _refuse_no_variance(noise.law)
     own = noise.variances
     parts = np.divide(noise.law.variance, own, out=np.ones_like(own), where=(own > 0) & np.isfinite(own))
     wrong = np.flatnonzero((np.rint(parts) < 1) | (abs(parts - np.rint(parts)) > WHOLE_PART * parts))
@@ -105,6 +103,15 @@ def refuse_variances_beside_law(noise: Noise, observed: Layout) -> None:
         raise ValueError(
             f"{observed.describe(int(wrong[0]))} has the variance {own[wrong[0]]:g} beside the law {noise.law!r}, of "
             f"{noise.law.variance:g}: give all noisy tables the law, or variances alone"
+        )
+
+
+def _refuse_no_variance(law: NoiseLaw) -> None:
+    """Refuse a law whose variance would be taken for that of exact values."""
+    if not law.variance > 0:
+        raise ValueError(
+            f"the law {law!r} leaves large counts as they are: its variance would be 0, which means known exactly; "
+            "give variances"
         )
 
 

@@ -267,11 +267,13 @@ def points_of(x: ArrayLike) -> Float:
 
 
 def check_scale(law: Law, what: str, scale: float) -> None:
-    """Refuse a law that spreads too far for float64."""
+    """Refuse a law that spreads too far, or too little, for float64."""
     if law.discrete and scale > LARGEST_SCALE:
         raise ValueError(f"{law.name}: {what} is {law._parameter}: {TOO_LARGE}, use a continuous law")
     if math.isinf(law.variance):
         raise ValueError(f"{law.name}: {what} is {law._parameter}: its variance is too large for a float, give less")
+    if not law.variance and not law.discrete:
+        raise ValueError(f"{law.name}: {what} is {law._parameter}: its variance is too small for a float, though not 0")
 
 
 def check_variances(kind: type[Law], variance: Float) -> None:

@@ -137,5 +137,5 @@ def variance_of(name: str, scale: float) -> float:
     """
     kind, number = kind_of(name), positive_number(scale, f"{name}: scale")
     if kind.family == "gaussian":
-        number = positive_number(number**2, f"{name}: the square of scale")
-    return kind(number).variance
+        number = positive_number(number * number, f"{name}: the square of scale")
+    return positive_number(kind(number).variance, f"{name}: the variance of scale {number:g}")

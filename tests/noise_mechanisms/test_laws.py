@@ -17,7 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from constraint_builders import Problem, Schema
+from constraint_builders.budget import Budget
 from noise_mechanisms import discrete, laws, opendp_samplers
+from noise_mechanisms.budgeted import noise_variances
 from noise_mechanisms.laws import (
     LAWS,
     DiscreteGaussian,
@@ -28,6 +31,7 @@ from noise_mechanisms.laws import (
     Law,
     draw,
     law,
+    variance_of,
 )
 from tests.helpers.effort import examples
 from tests.helpers.every import every
@@ -283,3 +287,18 @@ def test_other_errors() -> None:
 def test_the_laws_are_found_by_the_name_that_their_module_had() -> None:
     assert discrete.__all__ == laws.__all__
     assert all(getattr(discrete, name) is getattr(laws, name) for name in laws.__all__)
+
+
+@every("name", list(LAWS))
+def test_noise_too_small_for_floats_is_never_taken_for_none(name: str) -> None:
+    """A variance of 0 says that figures are exact: neither a scale, a law of a table nor a budget gives one."""
+    with pytest.raises(ValueError, match=r"too small for a float|variance of scale|square of scale"):
+        variance_of(name, 1e-200)
+    with pytest.raises(ValueError, match=r"too small for a float|would be 0|is 1e-200, below"):
+        Problem(Schema({"a": 2}), {"a": LAWS[name](1e-200)})
+
+
+def test_a_budget_that_leaves_no_noise_is_refused() -> None:
+    assert noise_variances(Budget({"State": {"total": 100}}), "discrete_gaussian")["State"]["total"] > 0
+    with pytest.raises(ValueError, match=r"variance of 'total' at 'State' is 0\.0"):
+        noise_variances(Budget({"State": {"total": 100_000}}), "discrete_gaussian")
