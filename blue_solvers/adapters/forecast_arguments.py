@@ -92,7 +92,7 @@ def read_sample(y_insample: Any, y_hat_insample: Any, shape: tuple[int, int]) ->
             f"residuals must have shape ({size}, T), or ({size}, T, {horizon}): got values {values.shape} and "
             f"forecasts {fitted.shape}"
         )
-    residuals = values[..., None] - fitted.reshape(*values.shape, -1)
+    residuals = values[..., None] - (fitted if fitted.ndim == 3 else fitted[..., None])
     refuse_large_residuals(residuals)
     return values, residuals
 

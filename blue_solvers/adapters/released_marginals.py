@@ -15,7 +15,7 @@ from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.quantiles import takes_confidence_level
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.reals import LARGEST, SMALLEST, real_array, real_number
 from constraint_builders.estimability import refuse_unestimable
 
 Clique = tuple[str, ...]
@@ -50,8 +50,8 @@ def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple
     Raises
     ------
     ValueError
-        If a clique has a variable that is none, a measurement has another size than its marginal, a standard deviation
-        is negative or NaN, or a query is none that is known here.
+        If a clique has a variable that is none, a measurement has another size or shape than its marginal, a standard
+        deviation is negative or NaN or has no square, or a query is none that is known here.
     """
     schema = Schema(dict(domain.config) if hasattr(domain, "config") else dict(domain))
     sources: list[tuple[dict[str, Float], dict[str, Float]]] = []  # the first measurement of every clique, the second
@@ -64,15 +64,24 @@ def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple
                 f"measurement {number}: {strange[0]!r} is no variable, there are {', '.join(schema.names)}"
             )
         shape = tuple(len(schema.labels_of(name)) for name in clique)
-        values = real_array(own.noisy_measurement, f"measurement {number} of {clique}").ravel()
+        values = real_array(own.noisy_measurement, f"measurement {number} of {clique}")
+        if values.ndim > 1 and values.shape != shape:
+            raise ValueError(
+                f"measurement {number} of {clique} must have shape {shape}, or be flat: got {values.shape}"
+            )
         measured = _measured_cells(own, number, int(np.prod(shape)))
         if values.size != measured:
             raise ValueError(f"measurement {number} of {clique} must have {measured} values: got {values.size}")
-        deviation = float(own.stddev)
+        deviation = real_number(own.stddev, f"stddev of measurement {number} of {clique}")
         if not 0 <= deviation < np.inf:
             raise ValueError(f"measurement {number} of {clique}: stddev must be finite, 0 or more: got {deviation}")
+        variance = deviation * deviation
+        if deviation and not SMALLEST <= variance <= LARGEST:
+            raise ValueError(
+                f"measurement {number} of {clique}: no float holds the square of stddev {deviation:g} well"
+            )
         whole, variances = np.full(int(np.prod(shape)), np.nan), np.full(int(np.prod(shape)), np.inf)
-        whole[:measured], variances[:measured] = values, deviation**2
+        whole[:measured], variances[:measured] = values.ravel(), variance
         table = " * ".join(clique) or "total"
         if often[frozenset(clique)] == len(sources):
             sources.append(({}, {}))
@@ -107,6 +116,8 @@ def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = M
     }.items():
         if own is not None:
             raise ValueError(f"private-pgm's measurements cannot say {what}=: make the problem without, or use blue")
+    y = real_array(y, "y")
+    problem.check_vector(y)
     values, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
     found = []
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):

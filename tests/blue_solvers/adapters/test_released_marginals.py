@@ -159,6 +159,10 @@ def test_a_domain_of_private_pgm_and_back() -> None:
         ({"clique": ("sox",)}, "measurement 1: 'sox' is no variable, there are sex, age, race"),
         ({"noisy_measurement": np.ones(5)}, r"measurement 1 of \('sex',\) must have 2 values: got 5"),
         ({"stddev": -1.0}, "stddev must be finite, 0 or more"),
+        ({"stddev": 1e-200}, "no float holds the square of stddev 1e-200 well"),
+        ({"stddev": 1e200}, "no float holds the square of stddev 1e\\+200 well"),
+        ({"stddev": "2"}, r"stddev of measurement 1 of \('sex',\) is '2': give a number, not text"),
+        ({"clique": ("sex", "age"), "noisy_measurement": np.ones((3, 2))}, r"must have shape \(2, 3\), or be flat"),
         ({"query": lambda factor: factor}, "of another query than the marginal itself"),
     ],
 )
@@ -176,6 +180,8 @@ def test_what_private_pgm_does_not_know_is_refused() -> None:
         measurements_of(Problem(schema, {"adult": 1.0}), np.ones(2))
     with pytest.raises(ValueError, match="this problem is another"):
         measurements_of(Problem.from_matrix([[1.0, -1]], [1.0, 1]), np.ones(2))
+    with pytest.raises(ValueError, match="is NaN: give a finite number"):
+        measurements_of(Problem(schema, {"age": 1.0}), np.full(3, np.nan))
     with pytest.raises(ValueError, match="cannot say zeros="):
         measurements_of(Problem(schema, {"age": 1.0}, zeros={"age": [True, False, False]}), np.ones(3))
     with pytest.raises(ValueError, match="cannot say equalities="):
