@@ -18,7 +18,7 @@ from constraint_builders.description.common_schema import (
     common_schema,
     require_known_factors,
 )
-from constraint_builders.description.labelled import read_names
+from constraint_builders.description.labelled import read_texts
 from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
@@ -243,7 +243,7 @@ def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[
     if len(problems) < 2:
         raise ValueError(f"joint estimates are of two problems or more: got {len(problems)}")
     numbers = range(1, len(problems) + 1)
-    known = list(map(str, numbers if names is None else read_names(names, "names")))
+    known = list(map(str, numbers)) if names is None else read_texts(names, "names")
     if len(known) != len(problems) or len(set(known)) < len(known):
         raise ValueError(f"names must be one for each of the {len(problems)} problems, all different: got {known}")
     products = dict(zip(known, problems, strict=True))

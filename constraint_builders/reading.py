@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.domain import StructuralZeros
-from constraint_builders.description.labelled import Nodes, aligned, names_of_columns, read_names, row_labels
+from constraint_builders.description.labelled import Nodes, aligned, names_of_columns, read_texts, row_labels
 from constraint_builders.description.layout import Layout, by_table
 from constraint_builders.description.noise import (
     IndependentNoise,
@@ -338,7 +338,7 @@ def _names_of(what: str, of: str, names: Any, size: int) -> tuple[str, ...] | No
     """Names of leaves, or of rows, (size,); None without any."""
     if names is None:
         return None
-    called = tuple(map(str, read_names(names, f"names of {what}")))
+    called = tuple(read_texts(names, f"names of {what}"))
     if len(called) != size:
         raise ValueError(f"names of {what} must be {size}, one for every {of} of S: got {len(called)}")
     if len(set(called)) < size:

@@ -29,8 +29,9 @@ from blue_solvers.uncertainty import (
     simultaneous_band,
 )
 from blue_solvers.verification import certify
-from constraint_builders import Areas, Problem, Schema, Spine
+from constraint_builders import Areas, Entities, Problem, Schema, Spine, joint
 from constraint_builders.arrays import Float
+from constraint_builders.geography import from_partitions
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise, release_counts
 from tests.helpers.effort import examples
@@ -399,3 +400,35 @@ def test_columns_of_frames_are_the_same_in_all_tables() -> None:
     for other in (own[["two", "one"]], own.to_numpy(), own.set_axis([1, 0], axis=1)):
         with pytest.raises(ValueError, match="columns"):
             problem.vector({"County": {"total": total}, "Block": {"total": other}})
+
+
+NAMING: dict[str, Callable[[Sequence[Any]], Any]] = {
+    "levels": lambda names: Schema({"a": names}),
+    "geolevels": lambda names: Spine([-1, 0, 1], names),
+    "geocodes": lambda names: Spine([-1, 0, 0], None, names),
+    "geocodes by level": lambda names: Spine.from_geocodes({"all": names[:1], "part": names[1:]}),
+    "geoids": lambda names: Spine.from_geoids(names, {"all": 1}),
+    "partitions": lambda names: from_partitions({"all": names, "part": ["x", "y", "z"]}),
+    "entities": lambda names: Entities(names, np.eye(3)),
+    "leaves": lambda names: Areas(names, {}),
+    "products": lambda names: joint(*[Problem(Schema({"a": 2}), {"a": 1.0})] * 3, names=names),
+}
+
+
+@every("door", list(NAMING))
+@every("missing", [None, float("nan"), pd.NA, pd.NaT])
+def test_a_name_that_is_missing_is_refused(door: str, missing: Any) -> None:
+    """It is not called 'None' or 'nan', which would be one thing wherever it stands."""
+    with pytest.raises(ValueError, match=r"is missing: name it|has no label for leaf 2"):
+        NAMING[door](["1", "11", missing])
+
+
+def test_blocks_without_an_entity_lie_outside_whatever_says_so() -> None:
+    for missing in ("", None, float("nan"), pd.NA):
+        entities = Entities.from_labels({"place": ["a", missing, 0]})
+        assert entities.names == ("place outside", "place 0", "place a")
+        assert entities.contains.toarray().tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    with pytest.raises(ValueError, match="labels of 'town' are 3: give one for each of 2 blocks"):
+        Entities.from_labels({"place": ["a", "b"], "town": ["x", "y", "z"]})
+    with pytest.raises(ValueError, match="geocodes of 'part' are 3: give one for each of 2 leaves"):
+        from_partitions({"all": ["a", "a"], "part": ["x", "y", "z"]})

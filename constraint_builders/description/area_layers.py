@@ -12,7 +12,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Int32, Integers, distinct_numbers
 from constraint_builders.description.described import Described, equal
-from constraint_builders.description.labelled import LEAF_AXIS, Dimension, aligned, read_names, row_labels
+from constraint_builders.description.labelled import LEAF_AXIS, Dimension, aligned, is_missing, read_names, row_labels
 from constraint_builders.description.reals import read_matrix, refuse_masked
 from constraint_builders.extras import missing_extra
 
@@ -221,9 +221,9 @@ def read_labels(given: Any, what: str) -> list[Hashable]:
         distinct = dict.fromkeys(labels)
     except TypeError:
         distinct = None
-    if distinct is None or any(map(_is_missing, distinct)):
+    if distinct is None or any(map(is_missing, distinct)):
         for position, label in enumerate(labels):
-            if _is_missing(label):
+            if is_missing(label):
                 raise ValueError(
                     f"{what} has no label for leaf {position} ({label!r}): name its area, or give a matrix "
                     "(areas, leaves), in which a leaf may be in none"
@@ -231,14 +231,6 @@ def read_labels(given: Any, what: str) -> list[Hashable]:
     if distinct is None:
         raise TypeError(f"{what} must have labels that can be told apart, such as text or numbers")
     return labels
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, or a missing value of a frame's own kind, which does not equal itself either."""
-    try:
-        return label is None or not bool(label == label)
-    except (TypeError, ValueError):
-        return True
 
 
 def crossed(first: AreaLayer, second: AreaLayer) -> AreaLayer:

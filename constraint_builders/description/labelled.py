@@ -20,6 +20,7 @@ NODE = "node"  # the axis of problems that are given by a matrix
 LEAF_AXIS = "leaf"  # of what is said of every leaf of areas
 OF_ANY_NAME = ([NODE], [LEAF_AXIS])  # whatever an index of theirs is called
 PLAIN = {float, int, str}  # kinds of entries that have no labels of their own
+NAMES = {int, str}  # kinds of names of which none is missing
 INSTEAD = "to give values by their positions write .to_numpy()"
 
 
@@ -127,6 +128,25 @@ def read_names(values: Any, what: str) -> list[Any]:
     if has_labels(values):
         raise ValueError(f"{what} have labels beside their values: write .to_numpy() for the values")
     return list(values.tolist() if hasattr(values, "tolist") else values)
+
+
+def read_texts(values: Any, what: str) -> list[str]:
+    """Names as text, of numbers the digits; as `read_names`, and `ValueError` for one that is missing or in bytes."""
+    names = read_names(values, what)
+    if not set(map(type, names)) <= NAMES:
+        for position, name in enumerate(names):
+            if is_missing(name) or isinstance(name, bytes):
+                how = "in bytes: decode it" if isinstance(name, bytes) else "missing: name it"
+                raise ValueError(f"{what}: {name!r} at position {position} is {how}")
+    return list(map(str, names))
+
+
+def is_missing(name: Any) -> bool:
+    """None, NaN, or a missing value of a frame's own kind, which does not equal itself either."""
+    try:
+        return name is None or not bool(name == name)
+    except (TypeError, ValueError):
+        return True
 
 
 def refuse_sets(values: Any, what: str) -> None:

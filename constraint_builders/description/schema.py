@@ -13,7 +13,7 @@ import numpy as np
 
 from constraint_builders.arrays import Index
 from constraint_builders.description.described import Described
-from constraint_builders.description.labelled import Dimension, aligned, read_names
+from constraint_builders.description.labelled import Dimension, aligned, read_names, read_texts
 
 MOST_LEVELS = 1_000_000  # of a variable: more would fill the memory with labels
 
@@ -328,7 +328,7 @@ def _variable(name: str, levels: int | Sequence) -> Variable:
     if isinstance(levels, (str, bytes, bool)):
         raise TypeError(f"{what} must be a number or a list of labels: got {levels!r}")
     if isinstance(levels, Iterable):
-        labels = tuple(map(str, read_names(levels, what)))
+        labels = tuple(read_texts(levels, what))
         _few_enough(name, len(labels))
     else:
         try:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.description.described import equal
-from constraint_builders.description.labelled import read_names, refuse_labels
+from constraint_builders.description.labelled import read_texts, refuse_labels
 from constraint_builders.description.levelled_tree import LevelledTree
 
 CENSUS_WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
@@ -57,7 +57,7 @@ class Spine(LevelledTree):
     ) -> None:
         self.parent = _positions(parent)
         geolevel, geocode = (
-            None if given is None else read_names(given, what)
+            None if given is None else read_texts(given, what)
             for what, given in (("geolevel", geolevel), ("geocode", geocode))
         )
         if self.parent.ndim != 1 or not self.parent.size:
@@ -65,13 +65,13 @@ class Spine(LevelledTree):
         for what, given in (("geolevel", geolevel), ("geocode", geocode)):
             if given is not None and len(given) != self.parent.size:
                 raise ValueError(f"{what} lists {len(given)} geounits, parent {self.parent.size}: give one for each")
-        self._geocodes = None if geocode is None else tuple(str(code) for code in geocode)
+        self._geocodes = None if geocode is None else tuple(geocode)
         self._refuse_orphans()
         if geolevel is None:
             level_of = self._depths()
             levels = tuple(f"depth {depth}" for depth in range(int(level_of.max()) + 1))
         else:
-            levels, level_of = self._order_levels(np.array([str(level) for level in geolevel]))
+            levels, level_of = self._order_levels(np.array(geolevel))
         super().__init__(self.parent, level_of, levels)
         if geocode is not None:
             self._refuse_repeats()
@@ -181,7 +181,7 @@ class Spine(LevelledTree):
             the widths of the Census Bureau, of anything but digits; or there are several geounits at the top without
             `root`.
         """
-        codes = list(map(str, read_names(geoids, "geoids")))
+        codes = read_texts(geoids, "geoids")
         _refuse_strange(codes, by_census=widths is None)
         widths = dict(widths or CENSUS_WIDTHS)
         longest = max(widths.values())
@@ -228,10 +228,7 @@ class Spine(LevelledTree):
         parents: list[int] = []
         levels: list[str] = []
         widths: set[int] = set()
-        by_level = {
-            level: [str(code) for code in read_names(codes, f"geocodes of {level!r}")]
-            for level, codes in geocodes.items()
-        }
+        by_level = {level: read_texts(codes, f"geocodes of {level!r}") for level, codes in geocodes.items()}
         for level, codes in by_level.items():
             found = _longest_prefixes(codes, position, sorted(widths, reverse=True))
             for code, parent in zip(codes, found, strict=True):

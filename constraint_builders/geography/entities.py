@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import kinds_of_rows
-from constraint_builders.description.labelled import read_names, refuse_labels
+from constraint_builders.description.labelled import is_missing, read_names, read_texts, refuse_labels
 from constraint_builders.description.reals import read_matrix
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography.partitions import leaves
@@ -35,7 +35,7 @@ class Entities:
     """
 
     def __init__(self, names: Sequence[str], contains: Any) -> None:
-        self.names = tuple(map(str, read_names(names, "names of entities")))
+        self.names = tuple(read_texts(names, "names of entities"))
         matrix = read_matrix(contains, "contains")
         if matrix.ndim != 2 or matrix.shape[0] != len(self.names):
             raise ValueError(f"contains must have a row for each of {len(self.names)} entities: got {matrix.shape}")
@@ -56,7 +56,7 @@ class Entities:
         Parameters
         ----------
         categories : mapping of str to sequence of str or None, (L,)
-            For every category of entities the code of every block's entity; None or "" where it lies in none.
+            For every category of entities the code of every block's entity; "" or missing where it lies in none.
         outside : bool
             Whether the region outside all entities of a category is an entity too, as in production (paper,
             section 6).
@@ -76,7 +76,10 @@ class Entities:
         columns: list[NDArray] = []
         blocks = 0
         for category, labels in categories.items():
-            codes = np.array([str(label) if label else "" for label in read_names(labels, f"labels of {category!r}")])
+            given = read_names(labels, f"labels of {category!r}")
+            codes = np.array(["" if is_missing(label) else str(label) for label in given])
+            if names and codes.size != blocks:
+                raise ValueError(f"labels of {category!r} are {codes.size}: give one for each of {blocks} blocks")
             blocks = codes.size
             found, number = np.unique(codes, return_inverse=True)
             kept = np.flatnonzero(np.isin(number, np.flatnonzero(found != "")) | outside)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Index
-from constraint_builders.description.labelled import read_names
+from constraint_builders.description.labelled import read_texts
 from constraint_builders.description.spine import Spine
 
 
@@ -62,16 +62,18 @@ def from_partitions(geocodes: Mapping[str, Sequence[str]]) -> Spine:
     Raises
     ------
     ValueError
-        If a geounit would have two parents.
+        If a geounit would have two parents, or levels list different numbers of leaves.
     """
     parents: list[Index] = []
     levels: list[str] = []
     codes: list[str] = []
-    by_level = {level: read_names(labels, f"geocodes of {level!r}") for level, labels in geocodes.items()}
+    by_level = {level: read_texts(labels, f"geocodes of {level!r}") for level, labels in geocodes.items()}
     above = np.full(len(next(iter(by_level.values()))), -1)
     for level, labels in by_level.items():
         position = {code: len(codes) + i for i, code in enumerate(dict.fromkeys(labels))}
         of_leaf = np.array([position[code] for code in labels])
+        if of_leaf.size != above.size:
+            raise ValueError(f"geocodes of {level!r} are {of_leaf.size}: give one for each of {above.size} leaves")
         _, first = np.unique(of_leaf, return_index=True)
         torn = np.flatnonzero(above[first][of_leaf - len(codes)] != above)
         if torn.size:
