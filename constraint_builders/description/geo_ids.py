@@ -18,6 +18,24 @@ SUMMARY_LEVELS = {
 WIDTHS = {"nation": 0, "state": 2, "county": 5, "tract": 11, "block_group": 12, "block": 15}
 KINDS = {width: kind for kind, width in WIDTHS.items()}
 NATION = "US"
+STATES = {f"{own:02}" for own in range(1, 57)} - {"03", "07", "14", "43", "52"} | {"60", "66", "69", "72", "74", "78"}
+EVEN = {
+    "02",
+    "04",
+    "08",
+    "09",
+    "12",
+    "35",
+    "46",
+    "55",
+    "60",
+    "66",
+    "69",
+    "72",
+    "74",
+    "78",
+}  # some counties of these are
+CITIES, LAST_CITY = 510, 840  # of counties, the numbers of cities that are none, even ones too
 WHOLE = "0000"  # no geographic variant, no component: all of the place
 _FORM = re.compile(r"(\w{3})(\w{4})US(\w*)", re.ASCII)
 
@@ -42,3 +60,12 @@ def geoid_of(code: str) -> str | None:
     if own is None and (code == NATION or (len(code) in KINDS and code.isascii() and code.isdigit())):
         own = code
     return own if own is None else own or NATION
+
+
+def may_be_county(geoid: str) -> bool:
+    """Whether a county may have a GEOID of five digits, which ZIP codes and districts have too.
+
+    Counties are numbered by state from 1 on, in odd numbers but for some that were added, and for cities.
+    """
+    state, number = geoid[:2], int(geoid[2:])
+    return state in STATES and 0 < number <= LAST_CITY and (number % 2 == 1 or number >= CITIES or state in EVEN)

@@ -18,7 +18,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from constraint_builders.description.geo_ids import NATION, SUMMARY_LEVELS, geoid_of, kind_of_geo_id
+from constraint_builders.description.geo_ids import (
+    NATION,
+    SUMMARY_LEVELS,
+    WIDTHS,
+    geoid_of,
+    kind_of_geo_id,
+    may_be_county,
+)
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.naming import naming
 from constraint_builders.files.numbers import (
@@ -79,8 +86,8 @@ def read_published(path: str | os.PathLike[str]) -> PublishedFile:
     Raises
     ------
     ValueError
-        If no column holds GEOIDs, one is there twice, a count is no number, or a segment has no table that is known.
-        The message names the file.
+        If no column holds GEOIDs, one of five digits is no county's or one is there twice, a count is no number, or a
+        segment has no table that is known. The message names the file.
     OSError
         If it cannot be opened.
     """
@@ -111,6 +118,13 @@ def _read(source: Source, key: str, name: str | None) -> PublishedFile:
     if level is not None:  # districts have as many digits as counties
         digits = read_labels(frame[level]).str.zfill(3).replace_strict(SUMMARY_LEVELS, default=-1)
         geoids = geoids.set((digits != geoids.replace(NATION, "").str.len_chars()).fill_null(True), None)
+    else:
+        short = codes.filter((codes == geoids) & (codes.str.len_chars() == WIDTHS["county"]))
+        if (strange := next((own for own in short if not may_be_county(own)), None)) is not None:
+            raise ValueError(
+                f"column {key!r} holds {strange!r}, which is no county: five digits may be ZIP codes or districts; "
+                "give a column SUMLEV, 050 for counties, or GEO_IDs such as '0500000US44007'"
+            )
     others = codes.filter(geoids.is_null() & codes.str.contains(r"\d"))
     if geoids.is_null().all() and others.len():
         raise ValueError(

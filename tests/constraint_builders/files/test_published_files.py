@@ -44,6 +44,22 @@ def test_districts_are_told_from_counties_by_their_summary_levels(tmp_path: Path
     assert read_published(tmp_path / "P1.csv").counts.rows() == [("44001", 5)]
 
 
+@every("code", ["07001", "43215", "10002", "90210", "00601", "13999", "44002"])
+def test_codes_of_five_digits_that_no_county_has_are_not_taken_for_counties(tmp_path: Path, code: str) -> None:
+    """ZIP codes and districts, whose other codes may be those of counties: 44001 is one in Ohio."""
+    (tmp_path / "P1.csv").write_text(f"GEOID,P1_001N\n44001,5\n{code},6\n")
+    with pytest.raises(ValueError, match=f"'{code}', which is no county: five digits may be ZIP codes or districts"):
+        read_published(tmp_path / "P1.csv")
+    (tmp_path / "P1.csv").write_text(f"GEOID,SUMLEV,P1_001N\n44001,50,5\n{code},860,6\n")
+    assert read_published(tmp_path / "P1.csv").counts.rows() == [("44001", 5)]
+
+
+def test_counties_of_every_kind_are_read(tmp_path: Path) -> None:
+    codes = ["02016", "04012", "08014", "09110", "12086", "24510", "35006", "46102", "51840", "55078", "60010", "72054"]
+    (tmp_path / "P1.csv").write_text("".join(["GEOID,P1_001N\n", *(f"{code},5\n" for code in codes)]))
+    assert read_published(tmp_path / "P1.csv").counts["geoid"].to_list() == codes
+
+
 def test_thousands_are_read_as_their_file_writes_them(tmp_path: Path) -> None:
     (tmp_path / "P1.csv").write_text("geoid;P1_001N;P1_002N\nUS;331.449.281;1.234\n44;1.097.379;12\n")
     assert read_published(tmp_path / "P1.csv").counts.rows() == [("US", 331_449_281, 1_234), ("44", 1_097_379, 12)]
