@@ -43,7 +43,7 @@ from blue_solvers.solvers import SolverName
 from blue_solvers.spine_design.report import workload_weights
 from constraint_builders.arrays import Float
 from constraint_builders.budget import Budget, Neighbours, gaussian_variance
-from constraint_builders.description.reals import real_array
+from constraint_builders.description.reals import read_matrix, real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.problem import Problem
@@ -139,26 +139,28 @@ def allocate_budget(
     ConvergenceError
         If the gap is still larger after so many iterations.
     """
-    wanted, workload = real_array(targets, "targets"), sparse.csc_array(workload)
+    wanted, workload = real_array(targets, "targets"), sparse.csc_array(read_matrix(workload, "the workload"))
     if wanted.shape != (workload.shape[1],) or not (np.isfinite(wanted) & (wanted > 0)).all():
         raise ValueError(f"targets must be {workload.shape[1]} positive numbers, one for each functional")
     names = [(level, table) for level, row in tables.items() for table in row]
     if len(set(names)) < len(names):
         raise ValueError("a table is given twice at one geolevel: it gets one loss there, so leave one out")
     measurements = _Measurements(schema, spine, names, desired, workload, neighbours, solver)
-    losses, bound, gap = np.ones(len(names)), 0.0, np.inf
+    losses, bound, gap, total = np.ones(len(names)), 0.0, np.inf, float(len(names))
     for iteration in range(1, most_iterations + 1):
         squares = measurements.squares(losses) / wanted[:, None]
         relative = squares @ (1 / losses)  # variances over their targets
         losses, relative = losses * relative.max(), relative / relative.max()
-        bound = max(bound, _least_cost(squares / losses**2 / relative[:, None] ** 2))
-        gap = losses.sum() / bound - 1
+        total = float(losses.sum())  # in units of which both programs are solved, whose tolerances are absolute
+        squares, losses = squares / total, losses / total
+        bound = max(bound, total * _least_cost(squares / losses**2 / relative[:, None] ** 2))
+        gap = total / bound - 1
         if gap <= rtol:
-            own = dict(zip(names, losses.tolist(), strict=True))
+            own = dict(zip(names, (total * losses).tolist(), strict=True))
             return Allocation(own, relative * wanted, bound, iteration, neighbours)
-        losses = _best_for_weights(squares, losses)
+        losses = total * _best_for_weights(squares, losses)
     raise ConvergenceError(
-        f"after {most_iterations} iterations the budget {losses.sum():.6g} may lie {gap:.2%} above the least one: "
+        f"after {most_iterations} iterations the budget {total:.6g} may lie {gap:.2%} above the least one: "
         f"raise most_iterations, or rtol (now {rtol:g})"
     )
 

@@ -18,6 +18,7 @@ from blue_solvers.contract import Solver
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SolverName
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.reals import read_matrix
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.geography import Entities, NotComposableError, Strategy, compositions, leaves, osed
@@ -44,7 +45,7 @@ def workload_variances(P: BlueOperator, workload: sparse.sparray | NDArray) -> F
     Raises
     ------
     ValueError
-        If the workload has another number of rows, or the noise is correlated.
+        If the workload has another number of rows, labels or no finite numbers, or the noise is correlated.
     """
     if P.problem.covariance is not None:
         raise ValueError("workload variances need uncorrelated noise: use P.covariance")
@@ -58,9 +59,9 @@ def workload_weights(P: BlueOperator, workload: sparse.sparray | NDArray) -> Ite
     Raises
     ------
     ValueError
-        If the workload has another number of rows than the desired layout has cells.
+        If the workload has another number of rows than the desired layout has cells, labels or no finite numbers.
     """
-    columns = sparse.csc_array(workload)
+    columns = sparse.csc_array(read_matrix(workload, "the workload"))
     if columns.shape[0] != P.shape[0]:
         raise ValueError(f"the workload has {columns.shape[0]:,} rows, the desired layout {P.shape[0]:,} cells")
     batch = max(1, BATCH_BYTES // (8 * sum(P.shape)))

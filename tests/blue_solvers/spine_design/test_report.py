@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from blue_solvers import ConvergenceError, blue
@@ -349,6 +350,29 @@ def test_one_geounit_one_table_costs_what_the_mechanism_says():
         assert found.total == pytest.approx(loss)
         assert found.bound == pytest.approx(loss)
         assert found.budget().variances() == {"US": {"total": pytest.approx(4)}}
+
+
+def test_allocated_budgets_scale_with_their_targets():
+    """The programs inside have tolerances of their own: targets of national totals met them, and no answer came."""
+    _, spine, tables, desired, workload = allocation_case(0)
+    own, *others = [
+        allocate_budget(SCHEMA, spine, tables, desired, workload, scale * np.array([3.0, 7, 11]), solver="cholesky")
+        for scale in (1.0, 1e12, 1e-12)
+    ]
+    for scale, found in zip((1e12, 1e-12), others, strict=True):
+        assert found.total * scale == pytest.approx(own.total, rel=1e-6)
+        assert found.bound * scale == pytest.approx(own.bound, rel=1e-6)
+
+
+def test_a_workload_is_read_as_every_matrix():
+    _, spine, tables, desired, workload = allocation_case(0)
+    labelled = pd.DataFrame(workload.toarray(), index=[f"cell {i}" for i in range(workload.shape[0])])
+    P = blue(Problem(SCHEMA, {level: {"total": 1.0} for level in spine.levels}, desired, spine=spine))
+    for wrong, words in ((labelled, "the workload has labels"), (workload * np.nan, "the workload holds NaN")):
+        with pytest.raises(ValueError, match=words):
+            allocate_budget(SCHEMA, spine, tables, desired, wrong, [1, 2, 3])
+        with pytest.raises(ValueError, match=words):
+            workload_variances(P, wrong)
 
 
 def test_allocation_refuses_bad_targets_and_says_when_it_has_not_converged():
