@@ -70,8 +70,8 @@ def reconcile(
     Raises
     ------
     ValueError
-        If a series is missing, unknown or has no forecast at some time, a row has no time, a level is no coverage; or
-        as `ExactMinTrace`.
+        If a series is missing, unknown or has no forecast at some time, a row has no time, a column holds no numbers, a
+        level is no coverage; or as `ExactMinTrace`.
     TypeError
         If levels are no list.
     """
@@ -148,6 +148,9 @@ class _Rows:
         """A column as (series, times), NaN where there is no row."""
         if column not in frame.columns:
             raise ValueError(f"column {column!r} is missing: there are {', '.join(map(repr, frame.columns))}")
+        kind = frame[column].dtype
+        if not kind.is_numeric() and frame[column].null_count() < frame.height:
+            raise ValueError(f"column {column!r} holds {kind}: forecasts are numbers, leave out what is none")
         found = np.full(self._shape, np.nan)
         found[self._series, self._times] = frame[column].cast(float).fill_null(float("nan")).to_numpy()
         return found

@@ -176,3 +176,13 @@ def test_what_is_asked_for_is_read_even_where_nothing_needs_it() -> None:
     base, summing, _ = frames(pd.DataFrame, levels=False)
     with pytest.raises(ValueError, match=f"S_df has two rows of series '{summing.unique_id[3]}'"):
         reconcile(base, pd.concat([summing, summing.iloc[3:4]]), method="ols")
+
+
+@every("column", [np.datetime64("2020-01-01", "us"), True, "text"])
+def test_a_column_that_holds_no_numbers_is_no_model(column: Any) -> None:
+    """As ``cutoff`` of a cross-validation, whose dates would be reconciled as so many microseconds."""
+    import pandas as pd
+
+    base, summing, _ = frames(pd.DataFrame, levels=False)
+    with pytest.raises(ValueError, match=r"column 'cutoff' holds \w+.*: forecasts are numbers"):
+        reconcile(base.assign(cutoff=column), summing, method="ols")
