@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders import Problem
-from constraint_builders.description.reals import whole_number
+from constraint_builders.description.reals import random_generator, whole_number
 from noise_mechanisms.laws.drawing import draw, release
 from noise_mechanisms.laws.named_laws import kind_of
 from noise_mechanisms.laws.published_counts import PublishedCount
@@ -77,7 +77,7 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
     ValueError
         If correlated noise is not Gaussian or known only as an operator.
     """
-    columns, generator = whole_number(columns, "columns", 0), np.random.default_rng(rng)
+    columns, generator = whole_number(columns, "columns", 0), random_generator(rng)
     noise = problem.noise
     if noise.covariance is None:
         variances = np.where(problem.unmeasured, 0.0, noise.variances)

@@ -48,7 +48,7 @@ from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence
 from blue_solvers.verification.weighed_noise import reciprocal
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import whole_number
+from constraint_builders.description.reals import random_generator, whole_number
 from constraint_builders.estimability import why_undetermined
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws.base_law import Seed
@@ -137,7 +137,7 @@ def inverted_intervals(
     confidence_level, draws, generator = (
         read_level(confidence_level),
         whole_number(draws, "draws", 1),
-        np.random.default_rng(rng),
+        random_generator(rng),
     )
     places = problem.desired.positions(cells)
     lost = places[problem.lost[places]]

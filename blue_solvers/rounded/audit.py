@@ -12,7 +12,7 @@ from blue_solvers.operator import blue
 from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import whole_number
+from constraint_builders.description.reals import random_generator, whole_number
 from noise_mechanisms.laws import PublishedCount
 from noise_mechanisms.laws.base_law import Seed
 from noise_mechanisms.published_figures import PublishedFigures
@@ -118,7 +118,7 @@ def audit(
     left -= np.where(published, 1 / np.where(published, own, 1.0), 0.0)
     with np.errstate(divide="ignore"):
         beside = np.sqrt(1 / np.maximum(left, 0.0))
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     together = np.where(known, 1.0, special.erf(0.5 / np.sqrt(2 * np.where(known, 1.0, variances))))
     alone = np.where(own == 0, 1.0, 0.0)
     by_own = _chance(law, copies, np.inf, draws, generator)

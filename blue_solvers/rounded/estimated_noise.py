@@ -21,7 +21,7 @@ from blue_solvers.quantiles import read_level, t_multiple, takes_confidence_leve
 from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.description.reals import real_number, whole_number
+from constraint_builders.description.reals import random_generator, real_number, whole_number
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws.base_law import Seed
 
@@ -164,7 +164,7 @@ def estimated_noise(
             f"too little checks the noise: a group needs {least:g} degrees of freedom, and the best checked, "
             f"{names[int(redundancy.argmax())]!r}, has {redundancy.max():.2g}"
         )
-    P, generator, errors = noise.at(factors)[0], np.random.default_rng(rng), np.full(len(names), np.nan)
+    P, generator, errors = noise.at(factors)[0], random_generator(rng), np.full(len(names), np.nan)
     errors[estimated] = factors[estimated] * _relative_errors(P, group, noise.noisy, estimated, draws, generator)
     return EstimatedNoise(names, factors, errors, redundancy, estimated, group, P.estimate(y))
 

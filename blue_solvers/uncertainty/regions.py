@@ -43,7 +43,7 @@ from blue_solvers.uncertainty.whitening import Whitening
 from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import real_array, whole_number
+from constraint_builders.description.reals import random_generator, real_array, whole_number
 from constraint_builders.estimability import why_undetermined
 
 SIMULATIONS = 99_999
@@ -214,7 +214,7 @@ def simultaneous_band(
     centre, rounding = _centre(P, y, W)
     found = Functionals(centre, P.functional_covariance(W))
     largest = LargestErrors(simulations + 1 - order_statistic(confidence_level, simulations))
-    generator, whitening = np.random.default_rng(rng), Whitening.of_covariance(found.covariance)
+    generator, whitening = random_generator(rng), Whitening.of_covariance(found.covariance)
     block = max(1, 2**20 // max(W.shape[1], 1))
     while largest.count < simulations:
         width = min(block, simulations - largest.count)

@@ -34,7 +34,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import Places
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import share, whole_number
+from constraint_builders.description.reals import random_generator, share, whole_number
 from constraint_builders.description.source_values import SourceValues
 from constraint_builders.vectors import refuse_large_values
 
@@ -381,7 +381,7 @@ def fit_of_estimate(
     found = None
     if replicate is not None:
         table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)[cell]
-        found = replicated(noise, table, weight, replicate, draws, np.random.default_rng(rng))
+        found = replicated(noise, table, weight, replicate, draws, random_generator(rng))
     statistic = float(e @ noise.weighted(e)[0])
     p_value = of_chi_square(statistic, degrees) if degrees else 1.0
     rounding = float(rounding_of(value, x))

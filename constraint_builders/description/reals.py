@@ -99,6 +99,16 @@ def whole_number(value: Any, what: str, least: int) -> int:
     return int(value)
 
 
+def random_generator(rng: Any) -> np.random.Generator:
+    """The generator that a seed means, or the one that is given; `ValueError` for what is neither."""
+    try:
+        if not isinstance(rng, (bool, np.bool_)):
+            return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"rng is {shown(rng)}: give a generator, a whole number of 0 or more, or None")
+
+
 def real_array(values: Any, what: str, truth_values: bool = False) -> NDArray[np.float64]:
     """Real numbers of any kind and shape as an array of floats: the one that was given, where it is one already.
 

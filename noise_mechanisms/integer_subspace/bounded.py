@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.description.reals import positive_number, share, whole_number
+from constraint_builders.description.reals import positive_number, random_generator, share, whole_number
 from noise_mechanisms.integer_subspace.bounded_blocks import BoundedBlock
 from noise_mechanisms.integer_subspace.chains import CouplingWarning, meeting_times
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
@@ -118,7 +118,7 @@ class BoundedMechanism:
         ValueError
             If the table is not allowed; if the invariants are not nested and the tables too many to list.
         """
-        count, generator = whole_number(size, "size", 0), np.random.default_rng(rng)
+        count, generator = whole_number(size, "size", 0), random_generator(rng)
         if (blocks := self.invariants.blocks) is not None:
             drawn = np.zeros((count, self.invariants.records), dtype=np.int64)
             for cells, block in self._laws(table, blocks):
@@ -207,7 +207,7 @@ class BoundedMechanism:
         ValueError
             If the moves need not connect the tables, or a pair did not meet: then nothing bounds the error.
         """
-        generator = np.random.default_rng(rng)
+        generator = random_generator(rng)
         values, eta = allowed_table(self.invariants, table, self.binary), share(eta, "eta")
         kernel = BoundedKernel(self.invariants, self.epsilon, values, self.binary)
         with warnings.catch_warnings():

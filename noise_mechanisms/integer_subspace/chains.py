@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Integers
-from constraint_builders.description.reals import positive_number, whole_number
+from constraint_builders.description.reals import positive_number, random_generator, whole_number
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.lattice import Lattice
 from noise_mechanisms.integer_subspace.samplers import Sampler
@@ -103,7 +103,7 @@ class ChainSampler(Sampler):
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
         states = np.zeros((size, self.kernel.lattice.records), dtype=np.int64)
-        self.kernel.advance(states, self.burn_in, np.random.default_rng(rng))
+        self.kernel.advance(states, self.burn_in, random_generator(rng))
         return states
 
 
@@ -214,7 +214,7 @@ def meeting_times(kernel: Kernel, lag: int, runs: int, max_iterations: int, rng:
             CouplingWarning,
             stacklevel=2,
         )
-    generator = np.random.default_rng(rng)
+    generator = random_generator(rng)
     ahead = np.zeros((runs, kernel.lattice.records), dtype=np.int64)
     behind = ahead.copy()
     kernel.advance(ahead, lag, generator)
@@ -237,7 +237,7 @@ def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None) -> Integers:
     """Starting states (chains, d) drawn from a wider law, itself run from zero for its burn-in."""
     states = np.zeros((whole_number(chains, "chains", 1), kernel.lattice.records), dtype=np.int64)
     wide = kernel.with_epsilon(kernel.epsilon / WIDENING)
-    wide.advance(states, wide.burn_in, np.random.default_rng(rng))
+    wide.advance(states, wide.burn_in, random_generator(rng))
     return states
 
 

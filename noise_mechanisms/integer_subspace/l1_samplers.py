@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.description.reals import positive_number
+from constraint_builders.description.reals import positive_number, random_generator
 from noise_mechanisms.integer_subspace.exact_decisions import LaplaceStream, bernoulli_exp, exact_scale
 from noise_mechanisms.integer_subspace.invariants import Invariants, two_way_shape
 from noise_mechanisms.integer_subspace.lattice import Lattice, block_members
@@ -67,7 +67,7 @@ class BlockSampler(Sampler):
 
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
-        generator = np.random.default_rng(rng)
+        generator = random_generator(rng)
         noise = np.zeros((size, self._records), dtype=np.int64)
         if self._free.size:
             free = DiscreteLaplace(1 / self.epsilon).sample(size * self._free.size, generator)

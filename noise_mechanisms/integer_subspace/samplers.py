@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from constraint_builders.arrays import Float, Integers
+from constraint_builders.description.reals import random_generator
 from noise_mechanisms.laws.base_law import Seed
 
 _LARGEST_BATCH = 4096
@@ -114,7 +115,7 @@ class RejectionSampler(Sampler):
     def sample(self, size: int, rng: Seed = None) -> Integers:
         """See `Sampler.sample`."""
         self.require_acceptance()
-        generator = np.random.default_rng(rng)
+        generator = random_generator(rng)
         accepted, filled = np.empty((size, self._records), dtype=np.int64), 0
         largest = max(1, min(_LARGEST_BATCH, BATCH_VALUES // self._values))
         while filled < size:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import NoiseLaw
-from constraint_builders.description.reals import positive_number, real_array, whole_number
+from constraint_builders.description.reals import positive_number, random_generator, real_array, whole_number
 from constraint_builders.memory import require_memory
 
 Family = Literal["gaussian", "laplace"]
@@ -112,7 +112,7 @@ class Law(NoiseLaw):
             int64 for a discrete law, float64 for a continuous one.
         """
         values = self._room_for(size)
-        fill(self._draw, np.array([self._parameter]), values[None, :], np.random.default_rng(rng))
+        fill(self._draw, np.array([self._parameter]), values[None, :], random_generator(rng))
         return values
 
     def release_sample(self, size: int) -> NDArray[Any]:

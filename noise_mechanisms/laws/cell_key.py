@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.reals import real_array, whole_number
+from constraint_builders.description.reals import random_generator, real_array, whole_number
 from noise_mechanisms.laws.base_law import Seed
 from noise_mechanisms.laws.published_counts import PublishedCount, real_figures, whole_counts
 
@@ -189,7 +189,7 @@ class CellKey(PublishedCount):
         """Each count perturbed by a key of its own, as if no two were of the same people."""
         values = whole_counts(counts)
         reached = np.cumsum(self.probabilities, axis=1)[self._rows(values)]
-        drawn = np.random.default_rng(rng).random(values.shape)[..., None] * reached[..., -1:]
+        drawn = random_generator(rng).random(values.shape)[..., None] * reached[..., -1:]
         return values + self.smallest + (drawn >= reached).sum(axis=-1)
 
     def variance_at(self, counts: ArrayLike) -> Float:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import LawOrName
-from constraint_builders.description.reals import real_array, whole_number
+from constraint_builders.description.reals import random_generator, real_array, whole_number
 from constraint_builders.memory import require_memory
 from noise_mechanisms.laws.base_law import BLOCK, Seed, blocks, check_variances, fill
 from noise_mechanisms.laws.named_laws import kind_of
@@ -44,7 +44,7 @@ def draw(name: LawOrName, variance: ArrayLike, rng: Seed = None, columns: int | 
     cells = np.ravel(variance)
     replicates = 1 if columns is None else whole_number(columns, f"{kind.name}: columns", 0)
     require_memory(8.0 * cells.size * replicates, f"noise of {cells.size:,} x {replicates:,} cells", "draw fewer")
-    rng = np.random.default_rng(rng)
+    rng = random_generator(rng)
     noise = np.empty((cells.size, replicates))
     for rows in blocks(cells.size, BLOCK // max(replicates, 1)):
         fill(kind._draw, kind._parameter_of(cells[rows]), noise[rows], rng)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.reals import real_array, whole_number
+from constraint_builders.description.reals import random_generator, real_array, whole_number
 from noise_mechanisms.laws.base_law import LARGEST_SCALE, Seed
 from noise_mechanisms.laws.published_counts import PublishedCount, real_figures, whole_counts
 
@@ -82,7 +82,7 @@ class RandomRounding(RoundingToBase):
         """Each count, (...), rounded by itself."""
         values = whole_counts(counts)
         low = self.base * np.floor(values / self.base)
-        return low + self.base * (np.random.default_rng(rng).random(values.shape) * self.base < values - low)
+        return low + self.base * (random_generator(rng).random(values.shape) * self.base < values - low)
 
     def variance_at(self, counts: ArrayLike) -> Float:
         """Of remainders r, (...): r (b - r)."""

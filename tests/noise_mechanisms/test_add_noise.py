@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.sparse.linalg import aslinearoperator
 
+from blue_solvers import blue, counts_posterior, intervals, inverted_intervals
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.description.noise import NOISE_LAWS
 from noise_mechanisms import add_noise, draw_noise
+from noise_mechanisms.laws import Gaussian, draw
 from tests.helpers.every import every
 
 SCHEMA = Schema({"a": 3, "b": 2})
@@ -108,3 +113,21 @@ def test_counts_beyond_exact_whole_numbers_are_refused(law: str) -> None:
     noisy = add_noise(problem, [2.0**53 - 100, -(2.0**53) + 100, 1e300, 0.0], rng=0)
     assert np.array_equal(noisy[:2], np.round(noisy[:2]))
     assert abs(noisy[:2]).max() < 2.0**53
+
+
+@every("rng", [-1, 1.5, float("nan"), "seed", True, object()])
+def test_a_seed_that_is_none_is_refused_at_every_door(rng: object) -> None:
+    """In the words of this package, and a truth value too, which would be the seed 1."""
+    problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": 2.0})
+    y = np.array([5.0, 2, 3])
+    doors: list[Callable[[Any], object]] = [
+        lambda own: add_noise(problem, y, rng=own),
+        lambda own: draw("gaussian", np.ones(2), rng=own),
+        lambda own: intervals(blue(problem), y, 0.9, "t", draws=19, rng=own),
+        lambda own: counts_posterior(problem, y, rng=own),
+        lambda own: inverted_intervals(problem, y, [1], draws=40, rng=own),
+        lambda own: Gaussian(1.0).sample(3, own),
+    ]
+    for door in doors:
+        with pytest.raises(ValueError, match=r"rng is .*: give a"):
+            door(rng)

@@ -30,7 +30,7 @@ from blue_solvers.quantiles import read_level, takes_confidence_level
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.layout import Name
-from constraint_builders.description.reals import positive_number, whole_number
+from constraint_builders.description.reals import positive_number, random_generator, whole_number
 from constraint_builders.memory import require_memory
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
 from noise_mechanisms.laws.base_law import Seed
@@ -214,7 +214,7 @@ def counts_posterior(
     if values.ndim != 1:
         raise ValueError(f"y must be one vector of {problem.observed.size} measurements: got shape {values.shape}")
     effective, most_draws = whole_number(effective, "effective", 1), whole_number(most_draws, "most_draws", 4)
-    model, generator = FittingModel.of(problem), np.random.default_rng(rng)
+    model, generator = FittingModel.of(problem), random_generator(rng)
     model.refuse_impossible_exact(values)
     chains = _Chains(model, values, _concentrations(concentration), generator)
     kept: list[NDArray[np.int32]] = []
