@@ -368,7 +368,7 @@ class MovedResiduals:
 
         self._handed = hand_on(self.places.levels, self._said, sized=False)
         for i, some in enumerate(self.places.leaves):
-            if some.reach.keys().isdisjoint(numbers):
+            if some.level <= min(numbers):
                 continue
             said, variance, _ = self._residuals(i, sized=False)
             if free:
