@@ -102,6 +102,8 @@ def test_cells_of_all_variables_are_never_held_where_tables_have_far_fewer() -> 
     for places in areas:
         observed = {**tables, "Other": {"a": 1.0}} if places.get("areas") is crossing else tables
         problem = Problem(schema, observed, asked, **places)
+        few = Problem(Schema(dict.fromkeys("abcd", 3)), observed, asked, **places)
+        blue(few).estimate(np.ones(few.observed.size)).std_errors  # noqa: B018  # what is loaded once is not measured
         tracemalloc.start()
         P = blue(problem)
         P @ np.ones(problem.observed.size)
