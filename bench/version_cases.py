@@ -7,6 +7,7 @@ one a line, and writes the figure of each. Imports nothing of `bench`, which is 
 from __future__ import annotations
 
 import gc
+import importlib
 import resource
 import runpy
 import shlex
@@ -17,6 +18,7 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -214,6 +216,8 @@ def _processor_seconds(run: Callable[[], object]) -> float:
 
 def serve(name: str) -> None:
     """Answer steps with figures until there are no more."""
+    with suppress(ImportError, AttributeError):  # older versions have no references that serve first
+        importlib.import_module("constraint_builders.compiled").compile_at_once()
     measured = Measured(name)
     print(Path(blue_solvers.__file__).parent.parent, flush=True)
     for line in sys.stdin:
