@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,6 @@ class Elimination:
         The unknown that each row of `solved` gives.
     free_columns : ndarray of int
         Columns to be eliminated that no equation determines.
-    nearly_dependent : ndarray of int
-        Original equations of which the others left less than `NEARLY` in the eliminated columns, and more than rounding
-        would.
     """
 
     remaining: sparse.csr_array
@@ -46,7 +44,12 @@ class Elimination:
     solved: sparse.csr_array
     solved_columns: NDArray[np.intp]
     free_columns: NDArray[np.intp]
-    nearly_dependent: NDArray[np.intp]
+    _nearly_dependent: Callable[[], NDArray[np.intp]]
+
+    @cached_property
+    def nearly_dependent(self) -> NDArray[np.intp]:
+        """Equations of which others leave less than `NEARLY` in the eliminated columns, and more than rounding does."""
+        return self._nearly_dependent()
 
     def completing(self, known: NDArray[np.bool_]) -> sparse.csr_array:
         """Cells, (n,), by those that are known, (n, n): themselves, or as they were solved; nothing of others."""
@@ -132,9 +135,7 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
     none = np.zeros(0, dtype=np.intp)
     used, solved_columns = np.concatenate([none, *pivot_rows]), np.concatenate([none, *pivot_columns])
     doubtful = np.unique(np.concatenate([none, *near]))
-    if doubtful.size:
-        _scale(given := given.copy(), row_scale, column_scale)
-        doubtful = doubtful[~_follow(given, doubtful, used, solved_columns, original[doubtful], columns)]
+    nearly = partial(_nearly_dependent, given, row_scale, column_scale, doubtful, used, solved_columns, columns)
     remaining = work[np.flatnonzero(np.diff(work.indptr))]
     _scale(remaining, columns=1 / column_scale)
     _scale(solved, column_scale[solved_columns], 1 / column_scale)
@@ -144,31 +145,34 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
         solved=solved,
         solved_columns=solved_columns,
         free_columns=waiting,
-        nearly_dependent=doubtful,
+        _nearly_dependent=nearly if doubtful.size else none.copy,
     )
 
 
-def _follow(
+def _nearly_dependent(
     A: sparse.csr_array,
+    row_scale: NDArray[np.float64],
+    column_scale: NDArray[np.float64],
     rows: NDArray[np.intp],
     used: NDArray[np.intp],
     solved: NDArray[np.intp],
-    largest: NDArray[np.float64],
     columns: NDArray[np.intp],
-) -> NDArray[np.bool_]:
-    """Which rows, (k,), of (m, n), follow from those used, (pivots,), in some columns: solved again for what is left.
+) -> NDArray[np.intp]:
+    """Which rows, (k,), of (m, n), do not follow from those used, (pivots,), in some columns.
 
-    Elimination rounds once for every row that it takes off; combinations that are refined in more digits do not.
+    Elimination rounds once for every row that it takes off. Combinations that are refined in more digits do not.
     """
+    _scale(A := A.copy(), row_scale, column_scale)
     from_used = sparse.csr_array(A[used].T, dtype=np.longdouble)
     solve = linalg.splu(sparse.csc_array(A[used][:, solved].T)).solve
-    found = ~np.isin(rows, used)
-    for number in np.flatnonzero(found):
-        left = A[rows[[number]]].toarray()[0].astype(np.longdouble)
+    nearly = np.isin(rows, used)
+    for number in np.flatnonzero(~nearly):
+        given = A[rows[[number]]].toarray()[0]
+        left = given.astype(np.longdouble)
         for _ in range(REFINEMENTS):
             left -= from_used @ solve(left[solved].astype(np.float64)).astype(np.longdouble)
-        found[number] = abs(left[columns]).max(initial=0.0) <= ROUNDING * largest[number]
-    return found
+        nearly[number] = not abs(left[columns]).max() <= ROUNDING * abs(given[columns]).max()
+    return rows[nearly]
 
 
 def scaling(A: sparse.csr_array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
