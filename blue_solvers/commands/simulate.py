@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"{args.input}: beyond {LARGEST:,.0f} in all sums are not exact: give smaller counts")
     with naming(args.input):
         spine, left_out = block_spine(geoids, widths)
-    variances = noise_variances(settings.budget, settings.noise)
+    with naming(args.settings):
+        variances = noise_variances(settings.budget, settings.noise)
     observed = {level: variances[level] for level in spine.levels if level in variances}
     problem = Problem(settings.schema, observed, spine=spine, noise=settings.noise)
     progress(f"drawing noise for {counted(problem.observed.size, 'cell')}")
