@@ -20,7 +20,7 @@ KINDS = {width: kind for kind, width in WIDTHS.items()}
 NATION = "US"
 STATES = {f"{own:02}" for own in range(1, 57)} - {"03", "07", "14", "43", "52"} | {"60", "66", "69", "72", "74", "78"}
 # States some of whose counties have even numbers:
-EVEN = {"02", "04", "08", "09", "12", "35", "46", "55", "60", "66", "69", "72", "74", "78"}
+EVEN = {"02", "04", "08", "09", "12", "29", "35", "46", "51", "55", "60", "66", "69", "72", "74", "78"}
 CITIES, LAST_CITY = 510, 840  # of counties, the numbers of cities that are none, even ones too
 WHOLE = "0000"  # no geographic variant, no component: all of the place
 _FORM = re.compile(r"(\w{3})(\w{4})US(\w*)", re.ASCII)
