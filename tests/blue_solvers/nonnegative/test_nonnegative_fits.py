@@ -64,6 +64,16 @@ def scipy_reference(problem, y):
     return scipy.optimize.nnls(problem.marginal_matrix().toarray() / std[:, None], y / std)[0]
 
 
+@every("problem", [two_way(), two_way(9, 24), three_way(), gallery.cube(3, 4)])
+@every("seed", range(5))
+def test_nnls_equals_scipy(problem, seed):
+    y = measurements(problem, seed)
+    fit = nnls(problem, y)
+    np.testing.assert_allclose(fit.detail.ravel(), scipy_reference(problem, y), atol=1e-8)
+    assert fit.detail.min() >= 0
+    assert fit.kkt_residual < CERTIFIED * abs(y).max()
+
+
 @given(seed=st.integers(0, 2**32 - 1), shape=st.lists(st.integers(1, 4), min_size=1, max_size=3))
 @examples(40)
 def test_nnls_equals_scipy_on_any_schema(seed, shape):
