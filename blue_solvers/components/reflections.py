@@ -97,10 +97,8 @@ def _reflect_in_numpy(others: Float, last: Float, size: int) -> None:
 @compiled(reference=reflect_axes_in_numpy)
 def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
     """See `reflect_axes_in_numpy`: arrays are (G, cells), axes (axes, 5)."""
-    longest = 0
-    for i in range(axes.shape[0]):
-        longest = max(longest, axes[i, 2])
-    flat, cells, strip = arrays.ravel(), arrays.shape[1], np.empty(longest)
+    flat, cells, strip = arrays.ravel(), arrays.shape[1], np.empty(axes[:, 2].max())
+    scales, rests = 1 / np.sqrt(sizes), 1 / (np.sqrt(sizes) - 1)
     for number in range(arrays.shape[0]):
         for i in range(axes.shape[0]):
             before, levels, after = axes[i, 0], axes[i, 1], axes[i, 2]
@@ -108,16 +106,16 @@ def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
                 table = number * cells + b * levels * after
                 start, last = table, table + (levels - axes[i, 4]) * after
                 for group in range(axes[i, 3], axes[i, 3] + axes[i, 4]):
-                    size = sizes[group]
+                    size, scale, rest = sizes[group], scales[group], rests[group]
                     if size > 1 and after == 1:
-                        _reflect_cells(flat, start, last, size)
+                        _reflect_cells(flat, start, last, size, scale, rest)
                     elif size > 1:
-                        _reflect_runs(flat, start, last, after, size, strip)
+                        _reflect_runs(flat, start, last, after, size, scale, rest, strip)
                     start += (size - 1) * after
                     last += after
 
 
-def _reflect_cells(flat: Float, start: int, last: int, size: int) -> None:
+def _reflect_cells(flat: Float, start: int, last: int, size: int, scale: float, rest: float) -> None:
     """The same of one group of a flat array, (cells,), whose cells lie side by side."""
     one, two, three, four = flat[np.uint64(last)], 0.0, 0.0, 0.0
     quarter = (size - 1) // 4
@@ -128,18 +126,18 @@ def _reflect_cells(flat: Float, start: int, last: int, size: int) -> None:
         four += flat[np.uint64(i + 3)]
     for i in range(start + 4 * quarter, start + size - 1):
         one += flat[np.uint64(i)]
-    coordinate = ((one + two) + (three + four)) * (1 / np.sqrt(size))
-    rest = (flat[np.uint64(last)] - coordinate) * (1 / (np.sqrt(size) - 1))
+    coordinate = ((one + two) + (three + four)) * scale
+    moved = (flat[np.uint64(last)] - coordinate) * rest
     for i in range(start, start + size - 1):
-        flat[np.uint64(i)] += rest
+        flat[np.uint64(i)] += moved
     flat[np.uint64(last)] = coordinate
 
 
-def _reflect_runs(flat: Float, start: int, last: int, after: int, size: int, strip: Float) -> None:
+def _reflect_runs(
+    flat: Float, start: int, last: int, after: int, size: int, scale: float, rest: float, strip: Float
+) -> None:
     """The same of groups of a flat array, (cells,), whose cells lie `after` apart, by a strip of memory."""
-    scale, rest = 1 / np.sqrt(size), 1 / (np.sqrt(size) - 1)
-    for a in range(after):
-        strip[a] = flat[np.uint64(last + a)]
+    strip[:after] = flat[last : last + after]
     for run in range(start, start + (size - 1) * after, after):
         for a in range(after):
             strip[a] += flat[np.uint64(run + a)]

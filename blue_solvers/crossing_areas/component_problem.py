@@ -185,16 +185,20 @@ def carry_slots_in_numpy(table: Float, slots: Index, weights: Float, numbers: Fl
 @compiled(reference=carry_slots_in_numpy)
 def carry_slots(table: Float, slots: Index, weights: Float, numbers: Float, back: bool) -> None:
     """See `carry_slots_in_numpy`: table is (areas, cells, K), slots (group cells, contrasts)."""
-    groups, width = slots.shape[0], table.shape[2]
+    width, flat = table.shape[2], table.reshape(table.shape[0], -1)
+    ends = np.append(np.flatnonzero((slots[:, 1:] - slots[:, :-1] != 1).sum(axis=0)) + 1, slots.shape[1])  # of runs
     for line in range(numbers.shape[0]):
-        cells, row, weight = table[line // groups], numbers[line], weights[line, 0]
-        for contrast in range(slots.shape[1]):
-            slot, first = slots[line % groups, contrast], contrast * width
-            for k in range(width):
+        area, group = divmod(line, slots.shape[0])
+        weight, first = weights[line, 0], 0
+        for end in ends:
+            slot, size = slots[group, first] * width, (end - first) * width
+            cells, row = flat[area, slot : slot + size], numbers[line, first * width : first * width + size]
+            for k in range(size):
                 if back:
-                    cells[slot, k] = weight * row[first + k]
+                    cells[k] = weight * row[k]
                 else:
-                    row[first + k] += weight * cells[slot, k]
+                    row[k] += weight * cells[k]
+            first = end
 
 
 class ReducedSchema:

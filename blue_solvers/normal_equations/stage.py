@@ -59,7 +59,7 @@ class Stage:
             nonlocal steps
             Z, iterations = self.solver.solve(R, target)
             steps += iterations
-            return X - equations.moved_by(Z)
+            return np.subtract(X, moved := equations.moved_by(Z), out=moved)
 
         floor = self._sizes(equations.absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)
@@ -274,7 +274,8 @@ def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Fl
                 break
             share *= LESS_AT_ONCE
         X, beyond = np.where(better, settled, X), np.where(better, left, beyond)
-    return X, equations.A @ X - b, steps
+        R = equations.A @ X - b
+    return X, R, steps
 
 
 def _settled(
