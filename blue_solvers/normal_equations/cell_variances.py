@@ -15,6 +15,7 @@ from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, eq
 from blue_solvers.normal_equations.stage import Stage, stage_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+from constraint_builders.diagonals import scaled
 
 CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
@@ -68,8 +69,7 @@ def variances_given(equations: Equations, problem: Problem) -> Float:
     if not rows:
         return noise
     N = equations.normal_matrix()
-    scaled = sparse.diags_array(1 / equations.deviations) @ equations.A
-    reached = sparse.csc_array(scaled @ Sigma @ T.T)
+    reached = scaled(T @ equations.cross_covariance, columns=1 / equations.deviations).T
     reached.eliminate_zeros()
     factor, taken = factor_and_squares(N, reached)
     variances = noise - taken

@@ -105,9 +105,9 @@ def operations_by_cholmod(matrix: sparse.csr_array) -> float:
     return np.inf if FACTOR_BYTES * entries.sum() > free_memory() else float((entries**2).sum())
 
 
-def products_of(A: sparse.csr_array, Sigma: sparse.csr_array) -> float:
-    """Multiplications that form A Sigma A' from A (rows, n); it has no more entries than that."""
-    return float((np.diff((A @ Sigma).tocsc().indptr).astype(float) ** 2).sum())
+def products_of(cross_covariance: sparse.csr_array) -> float:
+    """Multiplications that form A Sigma A', of Sigma A', (n, rows); it has no more entries than that."""
+    return float((np.diff(cross_covariance.indptr).astype(float) ** 2).sum())
 
 
 def _by_cholmod(matrix: sparse.csc_matrix, instead: str, kept: dict) -> Factor:
@@ -265,7 +265,7 @@ def sparse_solver(equations: Equations) -> FactorSolver:
         If the entries of A Sigma A', before any fill, or the factor would not fit.
     """
     rows = equations.A.shape[0]
-    entries = min(products_of(equations.A, equations.entries()), float(rows) ** 2)
+    entries = min(products_of(equations.cross_covariance), float(rows) ** 2)
     what = f"the sparse normal matrix of {rows:,} constraints"
     require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")
     factor = factorise(equations.normal_matrix())

@@ -18,6 +18,7 @@ from blue_solvers.contract.prepared import NOTHING
 from blue_solvers.normal_equations.krylov import Sizes
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
+from constraint_builders.diagonals import diagonal_matrix, scaled
 from constraint_builders.relations.elimination import eliminate
 
 Real = TypeVar("Real", bound=np.floating)
@@ -65,9 +66,9 @@ class Equations:
         return self.A.T.tocsr()
 
     @cached_property
-    def _moving(self) -> sparse.csr_array:
-        """Sigma A'."""
-        return sparse.csr_array(self.Sigma @ self.A_transposed)
+    def cross_covariance(self) -> sparse.csr_array:
+        """Sigma A', (n, m), of cells and rows of A x; raises as `entries`."""
+        return sparse.csr_array(self.entries() @ self.A_transposed)
 
     @cached_property
     def extended(self) -> Equations:
@@ -96,7 +97,7 @@ class Equations:
             If a covariance operator gives a row no variance above 0.
         """
         if self.has_entries:
-            variances = np.asarray((self.A @ self.entries()).multiply(self.A).sum(axis=1)).ravel()
+            variances = np.asarray(self.A.multiply(self.cross_covariance.T).sum(axis=1)).ravel()
         else:
             blocks = (self.A[start : start + 64].T.toarray() for start in range(0, self.A.shape[0], 64))
             variances = np.hstack([np.zeros(0), *(np.einsum("ij,ij->j", own, self.Sigma @ own) for own in blocks)])
@@ -121,12 +122,12 @@ class Equations:
 
     def normal_matrix(self) -> sparse.csr_array:
         """The sparse A Sigma A', rows and columns scaled to a unit diagonal; needs the `entries` of Sigma."""
-        scaled = sparse.diags_array(1 / self.deviations) @ self.A
-        return sparse.csr_array(scaled @ self.entries() @ scaled.T)
+        inverse = 1 / self.deviations
+        return sparse.csr_array(scaled(self.A, inverse) @ scaled(self.cross_covariance, columns=inverse))
 
     def moved_by(self, Z: NDArray[Real]) -> NDArray[Real]:
         """Sigma A' Z, (n, K) from (rows, K)."""
-        return self._moving @ Z if self.has_entries else self.Sigma @ (self.A_transposed @ Z)
+        return self.cross_covariance @ Z if self.has_entries else self.Sigma @ (self.A_transposed @ Z)
 
     def normal_product(self, Z: Float) -> Float:
         """A Sigma A' Z, (rows, K)."""
@@ -176,7 +177,7 @@ def equations_of(problem: Problem, rows: str) -> list[Equations]:
     if not problem.exact.any():
         return [adjusted]
     exact_A, exact_b = problem.exact_equations
-    exact_Sigma = sparse.csr_array(sparse.diags_array(problem.exact.astype(float)))
+    exact_Sigma = diagonal_matrix(problem.exact.astype(float))
     return [Equations(exact_A, exact_b, exact_Sigma, problem.exact, *told), adjusted]
 
 

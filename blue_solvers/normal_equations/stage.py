@@ -59,7 +59,7 @@ class Stage:
             nonlocal steps
             Z, iterations = self.solver.solve(R, target)
             steps += iterations
-            return np.subtract(X, moved := equations.moved_by(Z), out=moved)
+            return np.subtract(X, moved := equations.moved_by(Z), out=moved if equations.has_entries else None)
 
         floor = self._sizes(equations.absolute @ abs(Y) + abs(b))
         X, R, first = self._refine(Y, lambda X: equations.A @ X - b, correct, lambda _: floor)

@@ -116,7 +116,7 @@ def _why_not_factorised(problem: Problem) -> str:
 
 
 def _products(problem: Problem) -> float:
-    return products_of(problem.constraint_matrix(), problem.noise.entries())
+    return products_of(problem.noise.entries() @ problem.constraint_matrix().T)
 
 
 def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:

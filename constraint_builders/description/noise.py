@@ -20,6 +20,7 @@ from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.described import Described, equal
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import shown
+from constraint_builders.diagonals import diagonal_matrix
 
 # By name, where the class is, ``module:class``; it is imported by `noise_mechanisms.laws.kind_of` alone.
 NOISE_LAWS: dict[str, str] = {
@@ -353,7 +354,7 @@ class IndependentNoise(Noise):
 
     def entries(self) -> sparse.csr_array:
         """The diagonal."""
-        return sparse.csr_array(sparse.diags_array(self._finite))
+        return diagonal_matrix(self._finite)
 
     def at(self, cells: Index) -> IndependentNoise:
         """The noise of the cells at some positions, (k,)."""

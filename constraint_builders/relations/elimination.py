@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import linalg
 
+from constraint_builders.diagonals import diagonal_matrix, scaled
+
 RELATIVE_ZERO = 1e-11  # an entry this much smaller than its row's largest was cancelled, up to rounding
 NEARLY = 1e-6  # of a row's largest entry: where elimination leaves less, the rows squared lose most digits
 ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row that depends on others
@@ -57,7 +59,7 @@ class Elimination:
         itself = known.astype(float)
         itself[cells] += 1  # which the solved rows take off
         rows = sparse.csr_array((np.ones(cells.size), (cells, np.arange(cells.size))), shape=(n, cells.size))
-        found = sparse.csr_array(sparse.diags_array(itself) - rows @ self.solved[:, :n])
+        found = sparse.csr_array(diagonal_matrix(itself) - rows @ self.solved[:, :n])
         found.eliminate_zeros()
         return found
 
@@ -104,9 +106,8 @@ def _remembered(system: _System) -> Elimination:
 
 def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """As `eliminate`, of equations, (m, n), and unknowns in order, (k,)."""
-    work, waiting = given.copy(), columns
-    row_scale, column_scale = scaling(work)
-    _scale(work, row_scale, column_scale)
+    row_scale, column_scale = scaling(given)
+    work, waiting = scaled(given, row_scale, column_scale), columns
     row_ids = np.arange(work.shape[0])
     eliminated = np.zeros(work.shape[1], dtype=bool)
     solved = sparse.csr_array((0, work.shape[1]))
@@ -120,7 +121,7 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
             break
         pivots = work[rows]
         values = np.asarray(pivots[np.arange(rows.size), chosen]).ravel()
-        _scale(pivots, 1 / values)
+        pivots = scaled(pivots, 1 / values)
         keep = _others(work.shape[0], rows)
         pivot_rows.append(row_ids[rows])
         pivot_columns.append(chosen)
@@ -136,13 +137,10 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
     used, solved_columns = np.concatenate([none, *pivot_rows]), np.concatenate([none, *pivot_columns])
     doubtful = np.unique(np.concatenate([none, *near]))
     nearly = partial(_nearly_dependent, given, row_scale, column_scale, doubtful, used, solved_columns, columns)
-    remaining = work[np.flatnonzero(np.diff(work.indptr))]
-    _scale(remaining, columns=1 / column_scale)
-    _scale(solved, column_scale[solved_columns], 1 / column_scale)
     return Elimination(
-        remaining=remaining,
+        remaining=scaled(work[np.flatnonzero(np.diff(work.indptr))], columns=1 / column_scale),
         pivot_rows=used,
-        solved=solved,
+        solved=scaled(solved, column_scale[solved_columns], 1 / column_scale),
         solved_columns=solved_columns,
         free_columns=waiting,
         _nearly_dependent=nearly if doubtful.size else none.copy,
@@ -162,7 +160,7 @@ def _nearly_dependent(
 
     Elimination rounds once for every row that it takes off. Combinations that are refined in more digits do not.
     """
-    _scale(A := A.copy(), row_scale, column_scale)
+    A = scaled(A, row_scale, column_scale)
     from_used = sparse.csr_array(A[used].T, dtype=np.longdouble)
     solve = linalg.splu(sparse.csc_array(A[used][:, solved].T)).solve
     nearly = np.isin(rows, used)
@@ -250,16 +248,6 @@ def _largest(rows: sparse.csr_array) -> NDArray[np.float64]:
     if filled.size:
         found[filled] = np.maximum.reduceat(abs(rows.data), rows.indptr[filled])
     return found
-
-
-def _scale(
-    matrix: sparse.csr_array, rows: NDArray[np.float64] | None = None, columns: NDArray[np.float64] | None = None
-) -> None:
-    """Multiply the rows of a matrix, (k, n), by numbers, (k,), and its columns by others, (n,), in place."""
-    if rows is not None:
-        matrix.data *= np.repeat(rows, np.diff(matrix.indptr))
-    if columns is not None:
-        matrix.data *= columns[matrix.indices]
 
 
 def _others(size: int, rows: NDArray[np.intp]) -> NDArray[np.intp]:

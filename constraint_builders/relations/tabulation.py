@@ -15,6 +15,7 @@ from constraint_builders.description.areas import Areas
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table
 from constraint_builders.description.table_names import NamedTables
+from constraint_builders.diagonals import diagonal_matrix
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.equations import TableRelations
@@ -44,8 +45,7 @@ def compose(spine: LevelledTree, known: Flags) -> tuple[sparse.csr_array, NDArra
     below = np.flatnonzero(spine.parent >= 0)
     shape = spine.size, spine.size
     children = sparse.csr_array((np.ones(below.size), (spine.parent[below], below)), shape=shape)
-    rows = sparse.csr_array(sparse.diags_array(known.astype(float)))
-    rows.eliminate_zeros()
+    rows = diagonal_matrix(known.astype(float))
     while True:
         open_children = np.bincount(spine.parent[below], ~known[below], minlength=spine.size)
         above = np.where(spine.parent >= 0, spine.parent, 0)
@@ -57,7 +57,7 @@ def compose(spine: LevelledTree, known: Flags) -> tuple[sparse.csr_array, NDArra
         own = np.flatnonzero(rest)
         differences = rows[spine.parent[own]] - of_children[spine.parent[own]]
         spread = sparse.csr_array((np.ones(own.size), (own, np.arange(own.size))), shape=(spine.size, own.size))
-        rows = sparse.csr_array(rows + sparse.diags_array(sums.astype(float)) @ of_children + spread @ differences)
+        rows = sparse.csr_array(rows + diagonal_matrix(sums.astype(float)) @ of_children + spread @ differences)
         known = known | sums | rest
 
 
@@ -240,7 +240,7 @@ class Tabulation:
         """Desired cells in terms of observed ones, (m, n), for consistent values; 0 for those that are left out."""
         if self._left_out is None:
             return self._all_entries()
-        return sparse.csr_array(sparse.diags_array((~self._left_out).astype(float)) @ self._all_entries())
+        return sparse.csr_array(diagonal_matrix((~self._left_out).astype(float)) @ self._all_entries())
 
     def _all_entries(self) -> sparse.csr_array:
         m, w = self._measured, self._wanted
