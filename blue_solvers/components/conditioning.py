@@ -27,7 +27,6 @@ from blue_solvers.components.tree.tree_form import TreeForm
 from blue_solvers.contract import UnsupportedProblemError, variances_from_weights
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
-from constraint_builders.diagonals import diagonal_matrix, scaled
 from constraint_builders.memory import require_memory
 
 INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
@@ -100,7 +99,7 @@ class ConditionedEstimate:
         variances = np.where(before > 0, before - (self._left**2).sum(axis=1), 0.0)
         small = np.flatnonzero((variances < CANCELLED * before) & (before > 0))
         if small.size:
-            noise = diagonal_matrix(self._deviations[:, 0] ** 2)
+            noise = sparse.diags_array(self._deviations[:, 0] ** 2)
             variances[small] = variances_from_weights(noise, small, variances.size, self._weights_that_move)
         return variances
 
@@ -161,7 +160,7 @@ def _independent(
         If some of the equalities contradict one another.
     """
     units = np.ldexp(1.0, -np.frexp(np.sqrt(E.power(2).sum(axis=1)))[1])
-    E, b = scaled(E, units), units * b
+    E, b = sparse.csr_array(sparse.diags_array(units) @ E), units * b
     alike, measured = np.where(base.exact, 0.0, 1.0), ~base.unmeasured
     whole = form_of(base.with_variances(alike).observing())
     pulls = _of_columns(whole.adjoint, E.T.toarray(), alike.size)
@@ -179,7 +178,7 @@ def _independent(
     chosen = pivots(np.where(base.exact[:, None], 0.0, pulls))[0]
     F = sparse.csr_array(sparse.vstack([E, cells], format="csr"))[chosen]
     constants = np.concatenate([b, np.zeros(known.size)])[chosen]
-    equal_to = scaled(E, 1 / units), b / units
+    equal_to = sparse.csr_array(sparse.diags_array(1 / units) @ E), b / units
     return F, (chosen >= b.size).astype(float), constants, equal_to
 
 

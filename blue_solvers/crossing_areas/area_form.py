@@ -12,7 +12,7 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import combinations
 
@@ -36,6 +36,7 @@ from blue_solvers.crossing_areas.component_problem import (
 )
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from blue_solvers.threads import Workers
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF, calls_others_leaves
@@ -80,29 +81,38 @@ class AreaForm:
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and the largest disagreement of areas, in sums over groups or contrasts of as many cells."""
-        result, worst = np.zeros((self._problem.desired.size, Y.shape[1])), 0.0
-        given, found = self._observed.slots(Y), self._desired.blocks(result)
-        for own in self._shared:
-            for run in own.runs(given):
-                X, info = own.estimate.apply(gathered(own.observed, given, run))
-                if not info.exact:
-                    raise UnsupportedProblemError(
-                        "its variances, with the weights of areas, are so unequal that rounding decides what is known "
-                        "well: use solver='dense'"
-                    )
-                worst = max(worst, info.violation or 0.0)
-                spread(own.desired, found, run, X)
-        self._desired.to_cells(found)
-        return result, worst
+        gaps = [0.0]
+
+        def project(own: ComponentEstimate, Y: Float) -> Float:
+            X, info = own.estimate.apply(Y)
+            if not info.exact:
+                raise UnsupportedProblemError(
+                    "its variances, with the weights of areas, are so unequal that rounding decides what is known "
+                    "well: use solver='dense'"
+                )
+            gaps.append(info.violation or 0.0)
+            return X
+
+        return self._by_component(Y, project), max(gaps)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        result = np.zeros((self._problem.observed.size, V.shape[1]))
-        given, pulls = self._desired.slots(V), self._observed.blocks(result)
-        for own in self._shared:
-            for run in own.runs(given):
-                spread(own.observed, pulls, run, own.estimate.adjoint(gathered(own.desired, given, run)))
-        self._observed.to_cells(pulls)
+        return self._by_component(V, lambda own, V: own.estimate.adjoint(V), back=True)
+
+    def _by_component(self, X: Float, act: Callable[[ComponentEstimate, Float], Float], back: bool = False) -> Float:
+        """Act on the numbers of every component, from observed to desired cells, (n, K) to (m, K), or `back`."""
+        tables = (self._observed, self._desired)[:: -1 if back else 1]
+        result = np.zeros((tables[1].size, X.shape[1]))
+        given, found = tables[0].slots(X), tables[1].blocks(result)
+
+        def carry(part: tuple[ComponentEstimate, slice]) -> None:
+            own, run = part
+            source, target = (own.observed, own.desired)[:: -1 if back else 1]
+            spread(target, found, run, act(own, gathered(source, given, run)))
+
+        with Workers(sum(own.nbytes for own in given)) as workers:
+            workers.for_each(carry, [(own, run) for own in self._shared for run in own.runs(given)])
+        tables[1].to_cells(found)
         return result
 
     def variances(self) -> Float:
@@ -125,7 +135,7 @@ class TablesInSlots:
     """The tables of a layout, in slots."""
 
     def __init__(self, layout: Layout, tables: Sequence[TableSlots]) -> None:
-        self._layout, self.tables = layout, tables
+        self._layout, self.tables, self.size = layout, tables, layout.size
 
     def blocks(self, X: Float) -> list[Float]:
         """The tables of vectors, (n, K), in their place, each (areas, cells, K)."""

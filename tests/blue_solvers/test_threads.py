@@ -17,7 +17,7 @@ from blue_solvers.components.lattice import form, plan, sweeps
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree import tree_form
 from blue_solvers.threads import VARIABLE, WORTH_BYTES, Workers, threads
-from constraint_builders import Problem, Schema, Spine, gallery
+from constraint_builders import Areas, Problem, Schema, Spine, gallery
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 
@@ -53,7 +53,16 @@ def spine_of_few_cells() -> Problem:
     return Problem(schema, dict.fromkeys(("State", "Tract", "Block"), tables), spine=spine, desired="all")
 
 
+def areas_that_cross() -> Problem:
+    leaf = np.arange(9_000)
+    areas = Areas(leaf.size, layers={"Tract": leaf // 60, "District": (leaf + 30) // 60})
+    tables = {"total": 1.0, "coarse": 2.0, "detailed": 9.0}
+    schema = Schema({"adult": 2, "race": 8}, recodes={"race": {"coarse": [0, 0, 0, 1, 1, 2, 2, 2]}})
+    return Problem(schema, dict.fromkeys(("Tract", "District", "Leaf"), tables), areas=areas)
+
+
 CASES: dict[str, Callable[[], Problem]] = {
+    "areas": areas_that_cross,
     "up to three-way": lambda: up_to_three([12] * 11),
     "with what is exact": lambda: up_to_three([12] * 11, EXACT),
     "one large table": lambda: gallery.cube(7, 7),
@@ -72,7 +81,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(name: str, monkeypatch: 
     monkeypatch.setattr(form, "WORTH_BYTES", 1e6)
     submitted, submit = [], Workers._submit
     monkeypatch.setattr(Workers, "_submit", lambda own, *item: submitted.append(own) or submit(own, *item))
-    P = blue(problem, TwoPass() if name in ON_SPINES else "sea_blue")
+    P = blue(problem, "areas" if name == "areas" else TwoPass() if name in ON_SPINES else "sea_blue")
     rng = np.random.default_rng(0)
     y, v = rng.normal(size=problem.observed.size), rng.normal(size=problem.desired.size)
     found = []

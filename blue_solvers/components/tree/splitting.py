@@ -22,7 +22,6 @@ from scipy.linalg import block_diag, qr
 from blue_solvers.components.component_products import PUT_TOGETHER, Coordinates
 from blue_solvers.components.orthogonal import SMALL, kronecker
 from constraint_builders.arrays import Float, Index
-from constraint_builders.diagonals import scaled
 
 LARGEST_BLOCK = 64  # group sums that tables of many rows may tie together
 SAVING = 0.5  # of the multiplications that one piece takes: where little more is saved, nothing is divided
@@ -232,7 +231,7 @@ def _copied(space: IsotypicComponent, places: Embeddings, base: Partitions, size
 def _of_length_one(W: sparse.csr_array) -> sparse.csr_array:
     """The rows, (rows, sums), that are not zero, divided by their lengths."""
     lengths = np.sqrt(W.power(2).sum(axis=1))
-    return scaled(W[lengths > 0], 1 / lengths[lengths > 0])
+    return sparse.csr_array(sparse.diags_array(1 / lengths[lengths > 0]) @ W[lengths > 0])
 
 
 def _part(space: Piece, units: Sequence[sparse.csr_array], seen: list[Piece], rest: list[Piece]) -> None:
