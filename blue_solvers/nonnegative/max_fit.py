@@ -65,8 +65,9 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
     reach = float((abs(nearest - y)[noisy] / std[noisy]).max(initial=0.0)) + slack
     noisy = noisy[np.diff(model.M.indptr)[noisy] > 0]
     low, high = np.full(y.size, -np.inf), np.full(y.size, np.inf)
-    low[noisy] = np.minimum(y - reach * std, nearest)[noisy]  # no rounding excludes these
-    high[noisy] = np.maximum(y + reach * std, nearest)[noisy]
+    spread = reach * std[noisy]
+    low[noisy] = np.minimum(y[noisy] - spread, nearest[noisy])  # no rounding excludes these
+    high[noisy] = np.maximum(y[noisy] + spread, nearest[noisy])
     program = program_within(model, y, Ranges(low, high), signed=False)
     return CellFit.within(model, y, *solved(program, model.problem.is_tabular))
 

@@ -122,6 +122,12 @@ def test_a_fit_gives_desired_tables():
     np.testing.assert_allclose(fit.tables()["total"], fit.detail.sum())
 
 
+def test_max_fit_of_tables_that_agree_leaves_unmeasured_cells_alone():
+    problem = Problem(Schema({"a": 3}), {"total": 1.0, "a": [1.0, np.inf, 1.0]})
+    fit = max_fit(problem, problem.vector({"total": 6.0, "a": [1.0, np.nan, 3.0]}), slack=0.0)
+    np.testing.assert_allclose(fit.detail, [1.0, 2.0, 3.0], atol=1e-9)
+
+
 @every("slack", [0.0, 0.01, 0.3])
 @every("problem", [two_way(), three_way()])
 def test_max_fit_is_optimal_within_its_bounds(problem, slack):
