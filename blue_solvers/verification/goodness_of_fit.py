@@ -84,7 +84,7 @@ class Fit:
     ----------
     problem : Problem
     y : ndarray, (n,)
-        What was measured, sources combined.
+        What was measured, sources combined, less what its law adds on average.
     statistic : float
         Weighted squares of what the estimate leaves of the measurements, e' Sigma^-1 e.
     degrees_of_freedom : int
@@ -335,7 +335,7 @@ def fit_of_estimate(
     ----------
     problem : Problem
     y : array_like, (n,)
-        What was measured, over the observed layout.
+        What was measured, over the observed layout, less what its law adds on average, as `Estimate.y`.
     x, variances : array_like, (n,)
         The best linear unbiased estimate over the observed layout and its variances.
     replicate : callable, optional
