@@ -77,7 +77,7 @@ def _without_zeros(fit: Fit) -> float:
     law = fit.problem.noise.law
     if not isinstance(law, PublishedCount) or law.variance_at(0.0):
         return np.inf
-    return float(fit.redundancy[fit.values + law.mean != 0].sum())
+    return float(fit.redundancy[fit.published != 0].sum())
 
 
 def shown_fit(est: Estimate) -> Fit:

@@ -92,7 +92,7 @@ def problem_from_measurements(measurements: Sequence[Any], domain: Any) -> tuple
 
 
 def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = MeasuredMarginal) -> list[Any]:
-    """What was measured, as a list that private-pgm takes.
+    """What was measured, less what its law adds on average, as a list that private-pgm takes.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = M
             raise ValueError(f"private-pgm's measurements cannot say {what}=: make the problem without, or use blue")
     y = real_array(y, "y")
     problem.check_vector(y)
-    values, variances = problem.observed.tables(y), problem.observed.tables(problem.variances)
+    values, variances = (problem.observed.tables(own) for own in (problem.noise.centred(y), problem.variances))
     found = []
     for name, table in zip(problem.observed.names, problem.observed_tables, strict=True):
         strange = [factor for factor in table.factors if factor not in problem.domain.schema.names]

@@ -34,6 +34,7 @@ from constraint_builders.description.reals import checked_variances, read_matrix
 from constraint_builders.memory import require_memory
 
 NOTHING = 1e-12  # of what a candidate's covariance with a target sums: less is rounding
+ROUNDED = 3e-7  # of the standard error of a sum of errors that do not cancel: what rounding leaves of one that do
 LITTLE = 1e-4  # redundancy that rounding may have changed in its tenth digit
 BLOCK = 64
 REPEATED, NOTHING_LEFT = 3, 1e-20  # projections, and the share of a squared length that rounding may leave
@@ -96,8 +97,7 @@ def worth_measuring(P: Answer, target: Any, candidates: Any, variances: ArrayLik
     operator = operator_from(P)
     W, C = _target(operator, target), _candidates(operator, candidates)
     noise = _variances(variances, C.shape[0])
-    shared, own = _with_targets(operator, W, C), candidate_variances(operator, C)
-    return _gains(shared, own, noise)
+    return _gains(_with_targets(operator, W, C), candidate_variances(operator, C) + noise, _rounding(operator, C))
 
 
 def greedy_set(P: Answer, target: Any, candidates: Any, variances: ArrayLike, count: int) -> GreedySet:
@@ -127,11 +127,11 @@ def greedy_set(P: Answer, target: Any, candidates: Any, variances: ArrayLike, co
     noise = _variances(variances, C.shape[0])
     if not whole_number(count, "count", 1) <= C.shape[0]:
         raise ValueError(f"count is {count}, and there are {C.shape[0]} candidates: give so many at most")
-    shared, own = _with_targets(operator, W, C), candidate_variances(operator, C)
+    shared, own, rounding = _with_targets(operator, W, C), candidate_variances(operator, C), _rounding(operator, C)
     chosen, gains = np.zeros(count, dtype=np.intp), np.zeros(count)
     earlier = np.zeros((count, C.shape[0]))  # what candidates have in common with those chosen, in units of their noise
     for step in range(count):
-        each = _gains(shared, own, noise)
+        each = _gains(shared, own + noise, rounding)
         each[chosen[:step]] = -1.0
         best = int(each.argmax())
         if not each[best] > 0:
@@ -219,10 +219,16 @@ def candidate_variances(operator: BlueOperator, C: sparse.csr_array) -> Float:
     return np.where(np.isnan(found), np.inf, found)
 
 
-def _gains(shared: Float, own: Float, noise: Float) -> Float:
-    """Of covariances with targets, (C, K), and variances without and with noise, (C,)."""
-    squares, spread = (shared**2).sum(axis=1), noise + own
-    return np.divide(squares, spread, out=np.zeros_like(spread), where=(spread > 0) & np.isfinite(spread))
+def _gains(shared: Float, spread: Float, rounding: Float) -> Float:
+    """Of covariances with targets, (C, K), variances with noise, (C,), and below which these are none, (C,)."""
+    gains = np.zeros_like(spread)
+    return np.divide((shared**2).sum(axis=1), spread, out=gains, where=(spread > rounding) & np.isfinite(spread))
+
+
+def _rounding(operator: BlueOperator, C: sparse.csr_array) -> Float:
+    """What may be left of the variances of candidates, (C, m), that are known exactly, (C,)."""
+    errors = np.sqrt(np.maximum(np.nan_to_num(operator.variances()), 0.0))
+    return (abs(C) @ (ROUNDED * errors + ROUNDED**2 * errors.max(initial=0.0))) ** 2
 
 
 def _with_targets(operator: BlueOperator, W: sparse.csc_array, C: sparse.csr_array) -> Float:

@@ -65,27 +65,31 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
     reach = float((abs(nearest - y)[noisy] / std[noisy]).max(initial=0.0)) + slack
     noisy = noisy[np.diff(model.M.indptr)[noisy] > 0]
     low, high = np.full(y.size, -np.inf), np.full(y.size, np.inf)
-    low[noisy] = np.minimum(y - reach * std, nearest)[noisy]  # no rounding excludes these
-    high[noisy] = np.maximum(y + reach * std, nearest)[noisy]
+    spread = reach * std[noisy]
+    low[noisy] = np.minimum(y[noisy] - spread, nearest[noisy])  # no rounding excludes these
+    high[noisy] = np.maximum(y[noisy] + spread, nearest[noisy])
     program = program_within(model, y, Ranges(low, high), signed=False)
     return CellFit.within(model, y, *solved(program, model.problem.is_tabular))
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:
-    """Non-negative cells, (cells,), with the smallest largest deviation in standard deviations; one of many."""
-    variances = model.problem.variances
-    noisy = model.measured & (variances > 0)
-    deviations = sparse.hstack([model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
-    below = sparse.hstack([-model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
-    exact = model.exact_rows
+    """Non-negative cells, (cells,), with the smallest largest deviation in standard deviations; one of many.
+
+    The tolerances of the linear program are absolute: rows are in standard deviations, cells in the median of these.
+    """
+    noisy = np.flatnonzero(model.measured & ~model.problem.exact)
+    std = np.sqrt(model.problem.variances[noisy])
+    unit = float(np.median(std)) if noisy.size else 1.0
+    rows = sparse.diags_array(unit / std) @ model.M[noisy]
+    least, given, exact = sparse.csr_array(-np.ones((noisy.size, 1))), y[noisy] / std, model.exact_rows
     result = scipy.optimize.linprog(
         np.append(np.zeros(model.M.shape[1]), 1.0),
-        A_ub=sparse.vstack([deviations, below], format="csr"),
-        b_ub=np.concatenate([y[noisy], -y[noisy]]),
+        A_ub=sparse.block_array([[rows, least], [-rows, least]], format="csr"),
+        b_ub=np.concatenate([given, -given]),
         A_eq=sparse.hstack([exact, sparse.csr_array((exact.shape[0], 1))], format="csr") if exact.shape[0] else None,
-        b_eq=model.exact_answers(y) if exact.shape[0] else None,
+        b_eq=model.exact_answers(y) / unit if exact.shape[0] else None,
         method="highs-ds" if model.M.shape[1] <= SIMPLEX_CELLS else "highs-ipm",
     )
     if result.x is None:
         raise NotConvergedError(f"no non-negative cells meet what is known exactly: HiGHS says {result.message!r}")
-    return np.maximum(result.x[:-1], 0.0)
+    return np.maximum(unit * result.x[:-1], 0.0)

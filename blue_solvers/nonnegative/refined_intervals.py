@@ -23,6 +23,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
 from noise_mechanisms import draw_noise
+from noise_mechanisms.laws import PublishedCount
 
 ROUNDING = 1e-9  # counts: intervals of exact values have no width
 
@@ -140,24 +141,32 @@ def coverage(
     Raises
     ------
     ValueError
-        If `truth` has another shape or does not add up, `confidence_level` is not
-        between 0 and 1, or `draws` is not positive.
+        If `truth` has another shape, does not add up or, where figures are published of it, is not whole;
+        `confidence_level` is not between 0 and 1, or `draws` is not positive.
     """
     confidence_level, draws = read_level(confidence_level), whole_number(draws, "draws", 1)
     true = _read_vector(problem, truth, "truth")
     if not np.isfinite(true).all():
         raise ValueError("truth holds NaN or infinite counts: give the true values of cells that were not measured too")
     problem.check_truth(true)
-    y = true[:, None] + draw_noise(problem, draws, rng)
-    P = blue(problem)
+    y, P = _measured(problem, true, draws, rng), blue(problem)
+    unbiased = P @ problem.noise.centred(y) + P.offset[:, None]
     width = normal_multiple(confidence_level) * np.sqrt(np.maximum(P.variances(), 0))[:, None]
     fitted = method(problem, y).desired
     wanted = problem.tabulate(true[:, None])
-    held = [
-        _holds(problem, true, wanted, center - width, center + width) for center in (P @ y + P.offset[:, None], fitted)
-    ]
+    held = [_holds(problem, true, wanted, center - width, center + width) for center in (unbiased, fitted)]
     deviation = fitted - wanted
     return Coverage(held[0], held[1], deviation.mean(axis=1), (deviation**2).mean(axis=1), draws)
+
+
+def _measured(problem: Problem, truth: Float, draws: int, rng: np.random.Generator) -> Float:
+    """Measurements of a truth, (n,), as often as there are draws, (n, draws): figures that its law publishes."""
+    law = problem.noise.law
+    if not isinstance(law, PublishedCount):
+        return truth[:, None] + draw_noise(problem, draws, rng)
+    y, noisy = np.repeat(truth[:, None], draws, axis=1), ~(problem.exact | problem.unmeasured)
+    y[noisy] = law.publish(y[noisy], rng)
+    return y
 
 
 def _holds(problem: Problem, truth: Float, wanted: Float, lower: Float, upper: Float) -> Float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 
+import numpy as np
 import polars as pl
 from scipy.special import ndtr
 
@@ -13,12 +14,14 @@ from blue_solvers.reporting.dot_plots import MOST_ROWS, Series, dot_plot
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR, Section, Shown, shown_of
 from blue_solvers.uncertainty import normal_intervals
 from constraint_builders.description.geo_ids import geoid_in
-from constraint_builders.files.columns import GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE
+from constraint_builders.files.columns import BOUNDS, GEOCODE, GEOLEVEL, SUMMED_OUT, TABLE
+from constraint_builders.files.long_table import digits_of, half_units
 from constraint_builders.files.tabulated_places import geoids_of
 from constraint_builders.printable import counted
 
 MOST_TABLES = 8
 ROUNDING = 1e-12  # of a number, which is no change of it
+RELATIVE = 1e-9  # of a number, which its bounds may be off
 SAME_LEVEL = 0.01  # as which intervals of rounded numbers cover
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 ESTIMATE, MARGIN, VALUE, CHANGE = "estimate", "margin of error", "measured", "change"
@@ -38,6 +41,7 @@ def listed_sections(
     sentences = [
         f"Every row is a cell; * stands for all of a variable, summed. Intervals cover {_covered(frame, level)} for "
         "normal noise.",
+        *_with_other_bounds(frame),
         shown_of(frame.height, there, "rows"),
         "A click on a heading, or the enter key there, sorts by that column.",
     ]
@@ -67,6 +71,26 @@ def _covered(cells: pl.DataFrame, level: float) -> str:
         return f"{level:.4g}"
     found = float(2 * ndtr(ratio) - 1)
     return f"{level:.4g}" if abs(found - level) <= SAME_LEVEL else f"about {found:.2g}, as the file has them,"
+
+
+def _with_other_bounds(cells: pl.DataFrame) -> list[str]:
+    """Of how many cells bounds are not as many standard errors from the estimate as those of the others, in words."""
+    numbers = (cells[name].fill_null(float("nan")).to_numpy() for name in (ESTIMATE, STD_ERROR, "lower", "upper"))
+    estimate, error, lower, upper = numbers
+    noisy = np.flatnonzero((error > 0) & np.isfinite(upper - lower))
+    if not noisy.size:
+        return []
+    ratio = np.median((upper - lower)[noisy] / (2 * error[noisy]))
+    rounding = (2 + ratio) * half_units(error, digits_of(estimate, error)) + RELATIVE * (abs(estimate) + error)
+    away = np.maximum(abs(upper - estimate - ratio * error), abs(estimate - lower - ratio * error))
+    others = np.flatnonzero(away > rounding)
+    if not others.size:
+        return []
+    first = ", ".join(map(str, cells.drop(*NUMBERS, *BOUNDS, "nonnegative", strict=False).row(int(others[0]))))
+    return [
+        f"Bounds of {counted(others.size, 'row')}, the first of them {first}, are another number of standard errors "
+        "from the estimate than those of the others."
+    ]
 
 
 def _with_names(cells: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:

@@ -27,6 +27,7 @@ from blue_solvers.reporting.result_file import Difference
 from blue_solvers.reporting.stored_judgement import FORMATS, UNCHECKED, certificate_said, fit_section
 from blue_solvers.verification import Fit
 from constraint_builders.description.layout import Layout
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.printable import counted
 
 EXPLAINED = {
@@ -74,7 +75,7 @@ def judged_page(
         first,
         _fit_section(fit),
         proof,
-        _adjustments_section(adjustments),
+        _adjustments_section(adjustments, problem.noise.law),
         precision_section(precision),
         rows,
         Section("made", "How it was made", _made(est)),
@@ -164,8 +165,8 @@ def _largest_adjustments(fit: Fit) -> tuple[tuple[str, str], Shown]:
     for position in fit.furthest(MOST_NAMED):
         z = -float(fit.residuals[position])
         moved = math.copysign(math.sqrt(fit.squares[position] * fit.variances[position]), z)
-        value = float(fit.values[position])
-        rows.append((*_named(fit, position), value, value + moved, moved, z))
+        value, estimate = float(fit.published[position]), float(fit.values[position]) + moved
+        rows.append((*_named(fit, position), value, estimate, moved, z))
     columns = ["measured", "estimate", "adjustment", "adjustment_z"]
     caption = f"Largest adjustments: {counted(len(rows), 'cell')} of {int(noisy.sum()):,} measured with noise"
     shown = Shown("largest adjustments", caption, _frame([*_cell_names(fit), *columns], rows), FORMATS)
@@ -174,12 +175,14 @@ def _largest_adjustments(fit: Fit) -> tuple[tuple[str, str], Shown]:
     return (f"{rows[0][-1]:+.2f} standard errors", fit.describe(fit.furthest(1)[0])), shown
 
 
-def _adjustments_section(shown: Shown) -> Section:
+def _adjustments_section(shown: Shown, law: LawOrName) -> Section:
     sentence = (
         "By how much the estimate moved what was measured, and that in its own standard errors, as adjustment_z in a "
         "file of estimates. Beyond 3 or 4 the value or its variance is suspect; what nothing else checks does not move."
     )
-    return Section("adjustments", "Largest adjustments", [sentence], tables=[shown])
+    mean = 0.0 if isinstance(law, str) else law.mean
+    on_average = [f"What the law adds on average, {mean:.4g}, is taken off before."] * bool(mean)
+    return Section("adjustments", "Largest adjustments", [sentence, *on_average], tables=[shown])
 
 
 def _made(est: Estimate) -> list[str]:

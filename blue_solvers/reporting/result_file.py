@@ -26,7 +26,7 @@ LISTED = {
 
 
 class Difference(NamedTuple):
-    """How far figures of a file are from the best ones.
+    """How far estimates of a file, and their standard errors, are from the best ones.
 
     Attributes
     ----------
@@ -165,12 +165,14 @@ class ResultFile:
         if not unknown.is_empty():
             cell = ", ".join(f"{name}={label}" for name, label in unknown.select(keys).row(0, named=True).items())
             raise ValueError(f"the measurements have no cell ({cell}): give those that it was made from")
-        figures, best, errors = (own[name].to_numpy() for name in ("own", ESTIMATE, ERROR))
-        digits = digits_of(self.numbers[ESTIMATE], self.numbers[ERROR])
-        rounding = half_units(self.numbers[ERROR], digits)
-        apart = abs(figures - best)
-        nearer = np.where(apart <= rounding * (1 + AGREES), best, figures)
-        return Difference(_distance(figures, best, errors), _distance(nearer, best, errors), digits)
+        digits, errors = digits_of(self.numbers[ESTIMATE], self.numbers[ERROR]), own[ERROR].to_numpy()
+        rounding = half_units(self.numbers[ERROR], digits) * (1 + AGREES)
+        largest = unexplained = 0.0
+        for figures, best in ((own["own"].to_numpy(), own[ESTIMATE].to_numpy()), (self.numbers[ERROR], errors)):
+            nearer = np.where(abs(figures - best) <= rounding, best, figures)
+            largest = max(largest, _distance(figures, best, errors))
+            unexplained = max(unexplained, _distance(nearer, best, errors))
+        return Difference(largest, unexplained, digits)
 
 
 def _distance(own: Float, other: Float, errors: Float) -> float:

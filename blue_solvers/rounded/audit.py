@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from blue_solvers.contract import Solver
+from blue_solvers.estimates import measured_places
 from blue_solvers.operator import blue
 from blue_solvers.solvers import SolverName
 from constraint_builders import Problem
@@ -111,8 +112,8 @@ def audit(
     copies = copies if law.copies_are_independent else 1
     noisy = ~(problem.exact | problem.unmeasured)
     declared = np.where(noisy, law.variance / copies, problem.variances)
-    P = blue(problem.with_variances(declared), solver)
-    variances, own = np.nan_to_num(P.variances(), nan=np.inf), _own_variances(problem, declared)
+    P, place = blue(problem.with_variances(declared), solver), measured_places(problem)
+    variances, own = np.nan_to_num(P.variances(), nan=np.inf), np.where(place >= 0, declared[place], np.inf)
     known, published = variances <= 0, np.isfinite(own) & (own > 0)
     left = np.divide(1.0, variances, out=np.full_like(own, np.inf), where=~known)
     left -= np.where(published, 1 / np.where(published, own, 1.0), 0.0)
@@ -130,14 +131,6 @@ def audit(
         spread = 2.0 ** (number / CLASSES_A_DOUBLING)
         together[chosen] = by_own if spread >= far / 1.1 else _chance(law, copies, spread, draws, generator)
     return Audit(problem, alone, np.maximum(together, alone), np.sqrt(variances))
-
-
-def _own_variances(problem: Problem, declared: Float) -> Float:
-    """Of every desired cell's own figures, (m,); infinite where none are published."""
-    found = np.full(problem.desired.size, np.inf)
-    for name in set(problem.desired.names) & set(problem.observed.names):
-        found[problem.desired.slice(name)] = declared[problem.observed.slice(name)]
-    return found
 
 
 def _chance(law: PublishedCount, copies: int, spread: float, draws: int, rng: np.random.Generator) -> float:

@@ -80,11 +80,14 @@ class Allocation:
         return sum(self.losses.values())
 
     def budget(self, digits: int = 9, neighbours: Neighbours | None = None) -> Budget:
-        """The losses as a budget in exact rationals, each rounded up to so many decimal digits; by default its own."""
-        unit = 10**digits
+        """The losses as a budget in exact rationals, by default its own, each rounded up to the last of `digits`.
+
+        These are significant digits of the total: what targets of national totals need is 1e-11 and less.
+        """
+        unit = Fraction(10) ** (digits - 1 - math.floor(math.log10(self.total)))
         exact: dict[str, dict[str, Fraction]] = {}
         for (level, table), loss in self.losses.items():
-            exact.setdefault(level, {})[table] = Fraction(math.ceil(loss * unit), unit)
+            exact.setdefault(level, {})[table] = math.ceil(Fraction(loss) * unit) / unit
         return Budget(exact, "zcdp", neighbours or self.neighbours)
 
     @property

@@ -52,7 +52,7 @@ class Outlier(NamedTuple):
     cell : tuple of int
         With a spine its first number is the geounit's within its geolevel.
     value, expected : float
-        What was measured, and what all other measurements predict.
+        What was published, and what all other measurements predict.
     residual : float
         Studentised.
     probability : float
@@ -84,7 +84,7 @@ class Fit:
     ----------
     problem : Problem
     y : ndarray, (n,)
-        What was measured, sources combined.
+        What was measured, sources combined, less what its law adds on average.
     statistic : float
         Weighted squares of what the estimate leaves of the measurements, e' Sigma^-1 e.
     degrees_of_freedom : int
@@ -122,6 +122,11 @@ class Fit:
     def values(self) -> Float:
         """What was measured, (N,)."""
         return self.y if self.sources is None else self.sources.values
+
+    @property
+    def published(self) -> Float:
+        """The same as it was published, (N,): with what its law adds on average, which is taken off `y`."""
+        return self.problem.noise.published(self.y) if self.sources is None else self.sources.values
 
     @property
     def variances(self) -> Float:
@@ -302,7 +307,7 @@ class Fit:
 
     def _outlier(self, i: int) -> Outlier:
         layout, position, residual = self.problem.observed, self.cell(i), float(self.residuals[i])
-        value = float(self.values[i])
+        value = float(self.published[i])
         left = float(residual * np.sqrt(self.variances[i] / self.redundancy[i]))
         if self.replicates is None:
             probability = of_largest(abs(residual), self.checked)
@@ -330,7 +335,7 @@ def fit_of_estimate(
     ----------
     problem : Problem
     y : array_like, (n,)
-        What was measured, over the observed layout.
+        What was measured, over the observed layout, less what its law adds on average, as `Estimate.y`.
     x, variances : array_like, (n,)
         The best linear unbiased estimate over the observed layout and its variances.
     replicate : callable, optional

@@ -22,7 +22,7 @@ from blue_solvers.adapters import (
 from blue_solvers.adapters.released_marginals import MeasuredMarginal
 from blue_solvers.operator import estimate
 from constraint_builders import Problem, Schema, Spine, gallery
-from noise_mechanisms.laws import DiscreteGaussian
+from noise_mechanisms.laws import DiscreteGaussian, Rounding
 from tests.helpers.every import every
 
 SIZES = {"sex": 2, "age": 3, "race": 2}
@@ -151,6 +151,13 @@ def test_a_domain_of_private_pgm_and_back() -> None:
         np.testing.assert_allclose(one.noisy_measurement, other.noisy_measurement)
         assert one.stddev == pytest.approx(other.stddev)
     assert isinstance(measurements_of(problem, y)[0], MeasuredMarginal)
+
+
+def test_measurements_of_rounded_figures_have_noise_of_mean_0() -> None:
+    problem = Problem(Schema(SIZES), {"age": Rounding(10), "sex * age": Rounding(10)})
+    y = problem.vector({"age": [20, 60, 30], "sex * age": [[10, 40, 20], [10, 30, 0]]})
+    again = estimate(*problem_from_measurements(measurements_of(problem, y), SIZES))
+    np.testing.assert_allclose(again.values, estimate(problem, y).values)
 
 
 @every(

@@ -118,6 +118,27 @@ def test_exact_and_unmeasured_rows_are_said_apart() -> None:
     np.testing.assert_allclose(worth_dropping(found, [1, 0]), [np.nan, 0.5, 0.5, 0.0])
 
 
+@pytest.mark.parametrize("solver", ["auto", "cholesky", "dense"])
+@lengths("seeds", 5, 50)
+def test_to_measure_what_is_known_exactly_gains_nothing(solver: str, seeds: int) -> None:
+    """Rounding alone is left of the variances of sums that exact tables give, and of their covariances with targets."""
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        noisy = {"b": rng.uniform(0.5, 4, 4), "detailed": rng.uniform(0.5, 4, (3, 4))}
+        problem = Problem(Schema({"a": 3, "b": 4}), {"a": 0.0, **noisy}, ["a", "detailed"])
+        known = rng.integers(-2, 3, (6, 3))
+        C = np.hstack([known, np.zeros((6, 12))]) + np.hstack([np.zeros((6, 3)), np.repeat(rng.permuted(known), 4, 1)])
+        W = np.vstack([np.zeros((3, 2)), rng.standard_normal((12, 2))])
+        P = blue(problem, solver)
+        before = P.functional_covariance(W).trace()
+        np.testing.assert_allclose(worth_measuring(P, W, C, 0.0), 0.0, atol=1e-9 * before)
+        unknown = np.hstack([np.zeros((4, 3)), rng.integers(-2, 3, (4, 12))])
+        every = greedy_set(P, W, np.vstack([C, unknown, unknown]), 0.0, 14)
+        assert set(every.chosen) <= set(range(6, 14))
+        assert len(every.chosen) <= 4
+        assert every.gains.sum() <= before * (1 + 1e-9)
+
+
 @lengths("designs", 15, 300)
 def test_greedy_sets_add_up_and_lose_little(designs: int) -> None:
     """Beside all sets of 3 of 10 candidates; of 300 designs four fifths are the best, one has but 60 % of its gain."""

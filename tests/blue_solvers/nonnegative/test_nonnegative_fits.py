@@ -122,6 +122,31 @@ def test_a_fit_gives_desired_tables():
     np.testing.assert_allclose(fit.tables()["total"], fit.detail.sum())
 
 
+@every("scale", [1e-9, 1e-6, 1e3, 1e9])
+@every("seed", range(3))
+def test_max_fit_is_the_same_in_any_units(scale, seed):
+    """The linear program within has absolute tolerances: of small counts they were as large as what it looks for."""
+    rng = np.random.default_rng(seed)
+    schema, spread = (
+        Schema({"a": 3, "b": 4}),
+        {"a": 1.0, "b": rng.uniform(0.5, 4, 4), "detailed": rng.uniform(0.5, 4, (3, 4))},
+    )
+    own = Problem(schema, spread)
+    other = Problem(schema, {name: scale**2 * np.asarray(variance) for name, variance in spread.items()})
+    y = own.marginal_matrix() @ rng.poisson(2, 12) + rng.normal(size=19)
+    farthest = [
+        (abs(fit.observed - z) / np.sqrt(fit.problem.variances)).max()
+        for fit, z in ((max_fit(own, y, slack=0.0), y), (max_fit(other, scale * y, slack=0.0), scale * y))
+    ]
+    np.testing.assert_allclose(farthest[1], farthest[0], rtol=1e-6)
+
+
+def test_max_fit_of_tables_that_agree_leaves_unmeasured_cells_alone():
+    problem = Problem(Schema({"a": 3}), {"total": 1.0, "a": [1.0, np.inf, 1.0]})
+    fit = max_fit(problem, problem.vector({"total": 6.0, "a": [1.0, np.nan, 3.0]}), slack=0.0)
+    np.testing.assert_allclose(fit.detail, [1.0, 2.0, 3.0], atol=1e-9)
+
+
 @every("slack", [0.0, 0.01, 0.3])
 @every("problem", [two_way(), three_way()])
 def test_max_fit_is_optimal_within_its_bounds(problem, slack):

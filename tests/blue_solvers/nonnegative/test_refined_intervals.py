@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from blue_solvers import blue
-from blue_solvers.nonnegative import METHODS, coverage, nnls, refine_intervals
+from blue_solvers.nonnegative import METHODS, coverage, nnls, ols, refine_intervals
 from blue_solvers.uncertainty import intervals
 from constraint_builders import Areas, Problem, Schema, Spine
+from noise_mechanisms.laws import CellKey, RandomRounding, Rounding
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.spines import consistent_measurements, measurement_matrices, spine_problems
@@ -163,6 +164,20 @@ def test_coverage_on_a_spine_is_that_of_its_definition(method) -> None:
     np.testing.assert_allclose(found.bias, np.mean(fitted, axis=0), atol=1e-7)
     np.testing.assert_allclose(found.error, np.mean(np.square(fitted), axis=0), atol=1e-6)
     np.testing.assert_allclose(found.refined, np.mean(held, axis=0))
+
+
+@pytest.mark.parametrize(
+    "law", [RandomRounding(3), Rounding(10), CellKey([{0: 1.0}, {0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}])]
+)
+def test_coverage_where_figures_are_published_by_a_law(law) -> None:
+    """Least squares of large counts are the unbiased estimates: fits of them cover as these do, and have no bias."""
+    problem = Problem(Schema({"a": 3, "b": 2}), {"total": law, "a": law, "a * b": law})
+    truth = problem.marginal_matrix() @ np.random.default_rng(0).integers(500, 1000, 6)
+    found = coverage(problem, truth, ols, 400, np.random.default_rng(1))
+    np.testing.assert_array_equal(found.refined, found.fitted)
+    if law.is_random:
+        assert found.refined.min() > 0.8
+        assert (abs(found.bias) <= 4.5 * np.sqrt(found.error / found.draws)).all()
 
 
 @every("seed", range(4))

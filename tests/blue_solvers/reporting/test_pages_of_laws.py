@@ -11,10 +11,11 @@ import pytest
 from blue_solvers import estimate, read_tables
 from blue_solvers.cli import main
 from blue_solvers.goodness import FEW_DEGREES, Verdict, explained, shown_fit, verdict
+from blue_solvers.reporting.of_tables import page_of_measurements
 from constraint_builders import Problem, Schema
 from constraint_builders.description.noise import NoiseLaw
 from noise_mechanisms import add_noise
-from noise_mechanisms.laws import RandomRounding, Rounding
+from noise_mechanisms.laws import CellKey, RandomRounding, Rounding
 from tests.helpers.refused_commands import refusal
 
 LAW = RandomRounding(3)
@@ -105,3 +106,27 @@ def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_
     assert main(["estimate", str(tmp_path / "table.csv"), *strict]) == 3
     table.with_columns(value=pl.Series([0, 0, 0])).write_csv(tmp_path / "table.csv")
     assert main(["estimate", str(tmp_path / "table.csv"), *strict]) == 0  # small counts, and no column to be swapped
+
+
+@pytest.mark.parametrize("law", [Rounding(10), CellKey([{0: 1.0}, {-1: 0.25, 1: 0.75}, {0: 0.5, 2: 0.5}])])
+def test_figures_are_shown_as_they_were_published(law: NoiseLaw, tmp_path: Path) -> None:
+    """What the law adds on average is taken off before they are estimated, and is in the figures that are shown."""
+    problem = Problem(Schema({"sex": 2, "age": 3}), {"total": law, "sex": law, "sex * age": law})
+    y = add_noise(problem, problem.marginal_matrix() @ np.random.default_rng(0).integers(50, 90, 6), 1)
+    est, figures = estimate(problem, y), {}
+    fit = est.goodness_of_fit(draws=0)
+    for position, outlier in zip(fit.furthest(99), fit.outliers(99), strict=True):
+        assert outlier.value == y[position]
+        rest = problem.variances.copy()
+        rest[position] *= 1e9
+        others = estimate(problem.with_variances(rest), y).values[position]
+        assert outlier.expected == pytest.approx(others + law.mean, rel=1e-5)
+        figures[outlier.table, outlier.labels[1:-1]] = y[position]
+    page = page_of_measurements(est, "figures", 0.95)
+    tables = {own.name: own.frame for section in page.sections for own in section.tables}
+    for name in ("worst residuals", "largest adjustments"):
+        shown = tables[name].rows_by_key(["table", "cell"], named=True, unique=True)
+        assert {key: row["measured"] for key, row in shown.items()} == figures
+    moved = tables["largest adjustments"]
+    np.testing.assert_allclose(moved["estimate"] - moved["measured"] + law.mean, moved["adjustment"])
+    assert any(f"on average, {law.mean:.4g}, is taken off" in own.sentences[-1] for own in page.sections)

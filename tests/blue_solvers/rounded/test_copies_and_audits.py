@@ -103,6 +103,18 @@ def test_figures_of_several_sources_are_refused_by_name() -> None:
         estimated_noise(problem, y)
 
 
+@pytest.mark.parametrize("asked", ["detailed", "b * a"])
+def test_audits_are_the_same_by_whatever_name_a_table_is_asked_for(asked: str) -> None:
+    schema, law = Schema({"a": 2, "b": 3}), RandomRounding(3)
+    own, other = (Problem(schema, {"a": law, "a * b": law}, ["a", name]) for name in ("a * b", asked))
+    for found in ("alone", "together"):
+        tables = [problem.desired.tables(getattr(audit(problem, rng=0), found)) for problem in (own, other)]
+        np.testing.assert_allclose(tables[0]["a"], tables[1]["a"])
+        np.testing.assert_allclose(
+            tables[0]["a * b"], tables[1][asked].reshape(3, 2).T if asked == "b * a" else tables[1][asked]
+        )
+
+
 def test_laws_of_large_bases_are_audited_as_widely_as_they_reach() -> None:
     """Of base 60, whose counts are up to 59 away, 1 in 60 guesses is right; base 600 is refused."""
     schema = Schema({"a": 2})

@@ -362,6 +362,9 @@ def test_allocated_budgets_scale_with_their_targets():
     for scale, found in zip((1e12, 1e-12), others, strict=True):
         assert found.total * scale == pytest.approx(own.total, rel=1e-6)
         assert found.bound * scale == pytest.approx(own.bound, rel=1e-6)
+    for found in (own, *others):
+        exact = sum(loss for row in found.budget().losses.values() for loss in row.values())
+        assert 1 <= exact / Fraction(found.total) <= 1 + 1e-7
 
 
 def test_a_workload_is_read_as_every_matrix():
