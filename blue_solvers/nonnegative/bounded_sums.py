@@ -181,10 +181,8 @@ def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
     """
     if not in_counts:
         return solved_in_own_units(p)
-    unit = _small_unit(p)
-    found = solve(p if unit == 1 else _in_units(p, unit))
-    counts = {name: getattr(found, name) * unit for name in ("cells", "kkt_residual", "margin_residual")}
-    return counts["cells"], replace(found, **counts)
+    found = solve(p)
+    return found.cells, found
 
 
 def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
@@ -294,19 +292,6 @@ def _scaling(p: QuadraticProgram) -> tuple[Float, Float, sparse.csc_array, Float
     rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
     M = sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape)
     return units, rows, M, p.weight * units**2, noisy.astype(float), {}
-
-
-def _small_unit(p: QuadraticProgram) -> float:
-    """What counts that are all less than 1 are divided by: residuals are compared with 1 at least."""
-    sizes = (abs(own[np.isfinite(own)]).max(initial=0.0) for own in (p.target, p.answer, p.lower, p.upper))
-    largest = float(max(sizes))
-    return largest if 0 < largest < 1 else 1.0
-
-
-def _in_units(p: QuadraticProgram, unit: float) -> QuadraticProgram:
-    """The same program with all counts divided by one number."""
-    counts = {name: getattr(p, name) / unit for name in ("target", "lower", "upper", "answer")}
-    return replace(p, weight=p.weight * unit**2, variance=p.variance / unit**2, **counts)
 
 
 def units_of(p: QuadraticProgram) -> Float:

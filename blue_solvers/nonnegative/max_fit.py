@@ -73,19 +73,18 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:
     """Non-negative cells, (cells,), with the smallest largest deviation in standard deviations; one of many."""
-    variances = model.problem.variances
+    unit = model.program(y).scale  # tolerances of linear programs are absolute
+    variances, exact = model.problem.variances, model.exact_rows
     noisy = model.measured & (variances > 0)
-    deviations = sparse.hstack([model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
-    below = sparse.hstack([-model.M[noisy], sparse.csr_array(-np.sqrt(variances[noisy])[:, None])])
-    exact = model.exact_rows
+    std, answers = sparse.csr_array(np.sqrt(variances[noisy])[:, None] / unit), y[noisy] / unit
     result = scipy.optimize.linprog(
         np.append(np.zeros(model.M.shape[1]), 1.0),
-        A_ub=sparse.vstack([deviations, below], format="csr"),
-        b_ub=np.concatenate([y[noisy], -y[noisy]]),
+        A_ub=sparse.block_array([[model.M[noisy], -std], [-model.M[noisy], -std]], format="csr"),
+        b_ub=np.concatenate([answers, -answers]),
         A_eq=sparse.hstack([exact, sparse.csr_array((exact.shape[0], 1))], format="csr") if exact.shape[0] else None,
-        b_eq=model.exact_answers(y) if exact.shape[0] else None,
+        b_eq=model.exact_answers(y) / unit if exact.shape[0] else None,
         method="highs-ds" if model.M.shape[1] <= SIMPLEX_CELLS else "highs-ipm",
     )
     if result.x is None:
         raise NotConvergedError(f"no non-negative cells meet what is known exactly: HiGHS says {result.message!r}")
-    return np.maximum(result.x[:-1], 0.0)
+    return np.maximum(result.x[:-1], 0.0) * unit
