@@ -161,8 +161,6 @@ def fit_columns(
     values = read_measurements(problem, y)
     model = FittingModel.of(problem)
     columns = np.ascontiguousarray(values.reshape(values.shape[0], -1).T)
-    if not model.possible.size:
-        fit_one, of_columns = _nothing, None
     if of_columns is None:
         fits = [fit_one(model, column) for column in columns]
     else:
@@ -182,14 +180,6 @@ def fit_columns(
         np.array([fit.objective for fit in fits]).reshape(values.shape[1:]),
         max(fit.gap for fit in fits),
     )
-
-
-def _nothing(model: FittingModel, y: Float) -> CellFit:
-    """Of a problem all of whose cells are structural zeros, and measurements (n,)."""
-    model.refuse_impossible_exact(y)
-    noisy = model.measured & ~model.problem.exact
-    objective = 0.5 * float((y[noisy] ** 2 / model.problem.variances[noisy]).sum())
-    return CellFit(np.zeros(0), 0.0, missed_exactly(model, y, np.zeros(0)), 0, objective, 0.0)
 
 
 def read_measurements(problem: Problem, y: ArrayLike) -> Float:
