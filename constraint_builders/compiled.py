@@ -132,7 +132,7 @@ class CompiledLoop(Generic[Loop]):
 
 
 def compiled(
-    reference: Loop | None = None, inline: bool = True, most: int = ALL_AT_ONCE
+    reference: Any = None, inline: bool = True, most: int = ALL_AT_ONCE
 ) -> Callable[[Loop], CompiledLoop[Loop]]:
     """Declare a function as the loop of a kernel whose numpy reference is given.
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.nonnegative.duality_gap import Certified
-from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns
 from blue_solvers.nonnegative.least_squares import least_squares_of
 from blue_solvers.nonnegative.model import ROUNDING, FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
@@ -331,7 +331,7 @@ def _shared(model: FittingModel, labels: Index, finest: Sequence[Name]) -> list[
     return kept
 
 
-def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> CellFit:
+def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> Certified:
     """The cells that fit y, (n,), turn by turn, checked against what they were held at."""
     model.refuse_impossible_exact(y)
     course = Course(model, y)
@@ -346,11 +346,13 @@ def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> Cel
     missed = [require_met(sums[model.present_rows(name)], values, cells) for name, values in course.answers.items()]
     missed.append(missed_exactly(model, y, cells))
     require_own_objective(model, y, cells, course.squares, variances, max(missed))
-    return CellFit(
-        cells,
-        max((stage.kkt_residual for stage in stages), default=0.0),
-        max(missed),
-        sum(stage.iterations for stage in stages),
-        sum(stage.objective for stage in stages),
-        max((stage.gap for stage in stages), default=0.0),
+    return Certified(
+        cells=cells,
+        multipliers=np.zeros(0),
+        iterations=sum(stage.iterations for stage in stages),
+        objective=sum(stage.objective for stage in stages),
+        gap=max((stage.gap for stage in stages), default=0.0),
+        rounding=max((stage.rounding for stage in stages), default=0.0),
+        kkt_residual=max((stage.kkt_residual for stage in stages), default=0.0),
+        margin_residual=max(missed),
     )
