@@ -1,4 +1,4 @@
-"""The one way to compile: a sequential loop is declared together with the numpy code that does the same.
+"""The one way to compile: a sequential loop is declared together with numpy code that does the same, if that is faster.
 
 Where numba is installed (the extra ``fast``) the loop is compiled for the types of arguments that it meets, and kept on
 disk where a place beside the code or of the user's can be written. Elsewhere the reference runs. It also serves while
@@ -56,7 +56,7 @@ class CompiledLoop(Generic[Loop]):
         Plain Python in the subset that numba compiles. It may call functions of its own file, which are compiled with
         it, and other kernels, and read numbers that are global there.
     reference : function
-        The same in numpy: the same arguments, results and changes of arrays in place.
+        The same in numpy: the same arguments, results and changes of arrays in place. Or the loop, interpreted.
     inline : bool
         Whether functions that the loop calls are put in its place before it is compiled.
     most : int
@@ -131,12 +131,15 @@ class CompiledLoop(Generic[Loop]):
         return _declared, (self.loop.__module__, self.loop.__name__)
 
 
-def compiled(reference: Loop, inline: bool = True, most: int = ALL_AT_ONCE) -> Callable[[Loop], CompiledLoop[Loop]]:
+def compiled(
+    reference: Any = None, inline: bool = True, most: int = ALL_AT_ONCE
+) -> Callable[[Loop], CompiledLoop[Loop]]:
     """Declare a function as the loop of a kernel whose numpy reference is given.
 
     Parameters
     ----------
-    reference : function
+    reference : function, optional
+        None where numpy would not be faster than the loop that Python interprets, which then serves.
     inline : bool, optional
         Whether functions that it calls are put in its place before it is compiled: 1.3 to 1.6 times as fast in sums of
         trees and the heat bath as what LLVM inlines by itself. Long loops take three times as long to compile so.
@@ -166,7 +169,7 @@ def compiled(reference: Loop, inline: bool = True, most: int = ALL_AT_ONCE) -> C
     """
 
     def declare(loop: Loop) -> CompiledLoop[Loop]:
-        kernel = CompiledLoop(loop, reference, inline, most)
+        kernel = CompiledLoop(loop, reference or loop, inline, most)
         KERNELS[kernel.name] = kernel
         return kernel
 

@@ -22,7 +22,6 @@ from scipy import sparse
 from blue_solvers import thread_limit
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, READ, SUM, WRITE, look_at_gaps
 from blue_solvers.least_squares.selected_entries import starts_of_supernodes
-from blue_solvers.nonnegative.posterior.metropolis import Chains, Misfit, MoveLists
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import compiled
@@ -30,6 +29,7 @@ from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
 from tests.helpers.every import every
+from tests.helpers.metropolis_in_numpy import invented_steps
 from tests.helpers.places import ROOT
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
@@ -267,30 +267,6 @@ def _shared_cells(rng: np.random.Generator) -> tuple[Any, ...]:
     return into, start, own, known, variance, said, np.zeros((rows, size))
 
 
-def _counts(rng: np.random.Generator) -> tuple[Any, ...]:
-    d, n, moves = 7, 5, 16
-    boxes = rng.integers(-1, 2, (d, moves - d)) * (rng.random((d, moves - d)) < 0.5)
-    cells = sparse.csc_array(np.hstack([np.eye(d, dtype=np.int64), boxes]))
-    matrix = sparse.csr_array(rng.integers(0, 2, (n, d)))
-    changes = sparse.csc_array(matrix @ cells)
-    states = rng.integers(0, 6, (3, d))
-    measured = rng.integers(8, 13, n) if (of_figures := rng.random() < 0.5) else rng.normal(10, 3, n)
-    residuals = np.ascontiguousarray(states @ matrix.T.toarray() - measured, dtype=np.float64)
-    growths = np.asarray(cells.sum(axis=0)).ravel()
-    lists = MoveLists(
-        cells.indptr, cells.indices, cells.data, changes.indptr, changes.indices, changes.data * 1.0, growths
-    )
-    starts = np.append(0, np.cumsum(rng.integers(1, 6, n))) * of_figures
-    of_residuals = starts, -np.floor(np.diff(starts) / 2), rng.uniform(0, 3, starts[-1])
-    misfit = Misfit(rng.uniform(0.1, 1, n), bool(rng.integers(2)), *of_residuals)
-    concentrations = rng.choice([0.4, 1.0, np.inf], 3)
-    chains = Chains(states, residuals, states.sum(axis=1), np.zeros(3, np.int64), concentrations)
-    single = -1 - rng.integers(0, 1 << 40, (3, 200))
-    choices = np.where(rng.random((3, 200)) < 0.4, single, rng.integers(0, moves, (3, 200)))
-    drawn = choices, rng.choice([-2, -1, 1, 2], (3, 200)), rng.standard_exponential((3, 200))
-    return chains, lists, misfit, *drawn
-
-
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
 def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     """Axes of a few groups, many short ones, and one that is of single levels."""
@@ -326,7 +302,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.least_squares.selected_entries.entries_by_supernode": (partial(_factor, of_entries=False), 1e-13),
     "blue_solvers.least_squares.selected_entries.read_entries": (partial(_factor, of_entries=True), 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
-    "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (_counts, 1e-12),
+    "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (invented_steps, 1e-12),
     "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),
     "noise_mechanisms.integer_subspace.jumps.jump_chains": (_jumps, 0),
 }

@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.measuring import best_seconds, parser_of, print_table, timed
+from bench.papers.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from bench.problems import BLOCKS, block_counts
 from constraint_builders import Schema, gallery
 from constraint_builders.arrays import Float, Integers
@@ -39,7 +40,6 @@ from noise_mechanisms.integer_subspace import (
 )
 from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
 from noise_mechanisms.integer_subspace.lattice import check_basis
-from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
 from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.unimodular import unimodular_null_basis

@@ -185,7 +185,8 @@ def by_program(estimate: LeafEstimate, lower: Float, upper: Float) -> WithinBoun
         variance=np.ones(rest.size),
     )
     bounded = with_bounds_on(program, H, Ranges(lower - fixed, upper - fixed), wanted, precision)
-    cells, found = solved_in_own_units(bounded)
+    found = solved_in_own_units(bounded)
+    cells = found.cells
     free = H @ cells[:size] + fixed
     values = np.clip(free, lower, upper)
     room = AT_BOUND * _errors(estimate) + MISSED * (abs(H) @ (abs(cells) + units_of(bounded))[:size] + abs(fixed))

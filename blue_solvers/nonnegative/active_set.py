@@ -117,7 +117,7 @@ def _step(q: DenseProgram, u: Float, free: Flags) -> Float:
     right = q.b - q.A @ (u + _spread(toward, free))
     B = q.A[:, free] @ along
     B[abs(B) <= UNSEEN * abs(q.A).max(axis=1, initial=0.0)[:, None]] = 0  # what a heavy row does not see is rounding
-    step[free] = toward + along @ _least_squares(B, right)
+    step[free] = toward + along @ scipy.linalg.lstsq(B, right, cond=RANK, lapack_driver="gelsy")[0]  # by pivoted QR
     return step
 
 
@@ -135,20 +135,6 @@ def _null_space(C: Float, left: Float) -> tuple[Float, Float]:
     U, s, Vt = scipy.linalg.svd(C)
     rank = int((s > RANK * max(1.0, s[0])).sum())
     return Vt[:rank].T @ ((U[:, :rank].T @ left) / s[:rank]), Vt[rank:].T
-
-
-def _least_squares(B: Float, right: Float) -> Float:
-    """The shortest least squares, (columns,), rank found on columns of one length so that light rows are not lost."""
-    if not B.shape[1] or not B.shape[0]:
-        return np.zeros(B.shape[1])
-    Q, R, order = scipy.linalg.qr(B, mode="economic", pivoting=True)
-    size = abs(R.diagonal())
-    rank = int((size > RANK * size[0]).sum()) if size[0] > 0 else 0
-    solution = np.zeros(B.shape[1])
-    if rank:
-        top = np.linalg.lstsq(R[:rank], Q[:, :rank].T @ right, rcond=None)[0] if rank < B.shape[1] else None
-        solution[order] = scipy.linalg.solve_triangular(R, Q.T @ right) if top is None else top
-    return solution
 
 
 def _first_bound(q: DenseProgram, u: Float, step: Float, free: Flags) -> tuple[float, Flags]:

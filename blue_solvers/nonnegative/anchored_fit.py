@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.duality_gap import Certified
+from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns, judged
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from blue_solvers.nonnegative.solving import possible_sums, solve
@@ -60,7 +61,7 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     return fit_columns(problem, y, "anchored", _anchored_fit)
 
 
-def _anchored_fit(model: FittingModel, y: Float) -> CellFit:
+def _anchored_fit(model: FittingModel, y: Float) -> Certified:
     """The fit of one vector of measurements, (n,)."""
     if not model.determines_sum:
         raise ValueError(
@@ -82,7 +83,7 @@ def _anchored_fit(model: FittingModel, y: Float) -> CellFit:
     except NotConvergedError:  # what is known exactly may leave no cells of this sum
         held = _with_total(lenient, float(np.clip(total, *possible_sums(program))))
         found = solve(held)
-    return CellFit.of(model, y, held, found, inflation)
+    return judged(model, y, held, found, inflation)
 
 
 def _leniency(model: FittingModel, cells: Float, excess: float) -> Float:

@@ -7,7 +7,7 @@ standard deviations and cells in units of what they change these by.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -98,8 +98,8 @@ def _over(layout: Layout, values: Any, what: str) -> Float:
     return np.array(np.broadcast_to(given, (layout.size,)))
 
 
-def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[tuple[Float, Certified]]:
-    """The least squares of many measurements, (K, n), within bounds on observed cells, (n,), and their certificates.
+def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[Certified]:
+    """The least squares of many measurements, (K, n), within bounds on observed cells, (n,).
 
     Those that are the same where they are exact are brought near their optima together.
 
@@ -110,25 +110,23 @@ def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[tupl
     NotConvergedError
         If no cells meet all of them, or none are proved to be near the optimum.
     """
-    exact = columns[:, model.problem.exact]
-    if len(columns) == 1 or model.problem.is_tabular or (exact != exact[0]).any():
-        yield from (solved(program_within(model, y, bounds), model.problem.is_tabular) for y in columns)
-        return
-    p = program_within(model, columns, bounds)
-    scaled, units = _standardised(p)
-    for found in _solved_each(scaled):
-        yield np.clip(found.cells * units, p.lower, p.upper), found
+    exact, in_counts = columns[:, model.problem.exact], model.problem.is_tabular
+    if len(columns) == 1 or in_counts or (exact != exact[0]).any():
+        programs = (program_within(model, y, bounds) for y in columns)
+    else:
+        p = program_within(model, columns, bounds)
+        programs = (replace(p.one(number), start=start) for number, start in enumerate(_starts(p)))
+    return (solved(own, in_counts) for own in programs)
 
 
 @one_blas_thread()
-def _solved_each(p: QuadraticProgram) -> list[Certified]:
-    """The programs that stand together, each solved from where full Newton steps of all lead it."""
-    starts: Any = [None] * p.target.shape[0]
-    with np.errstate(over="ignore", invalid="ignore"):  # of steps that are shortened then
-        if (p.weight > 0).all() and is_factored(p):
-            with suppress(np.linalg.LinAlgError):
-                starts = full_steps(p)
-        return [solve(replace(p.one(number), start=start)) for number, start in enumerate(starts)]
+def _starts(p: QuadraticProgram) -> Iterable[Float | None]:
+    """Where full Newton steps of programs that stand together lead each: multipliers in units of their own, or None."""
+    scaled, _ = _standardised(p)
+    if (p.weight > 0).all() and is_factored(scaled):
+        with suppress(np.linalg.LinAlgError):
+            return full_steps(scaled)
+    return [None] * p.target.shape[0]
 
 
 def program_within(model: FittingModel, y: Float, bounds: Ranges, *, signed: bool = True) -> QuadraticProgram:
@@ -169,8 +167,8 @@ def program_of_leaves(model: FittingModel, y: Float, leaves: Ranges, rows: Range
     return with_bounds_on(p, sparse.eye_array(nothing.size, p.weight.size, format="csr"), leaves, nothing, nothing)
 
 
-def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
-    """The cells of a program, (d,), in counts or each in units of its own, and what is proved of them.
+def solved(p: QuadraticProgram, in_counts: bool) -> Certified:
+    """Solve a program in counts, or in units of its own.
 
     Of tables whose variances span decades gaps in counts are ten times smaller and more.
 
@@ -179,12 +177,7 @@ def solved(p: QuadraticProgram, in_counts: bool) -> tuple[Float, Certified]:
     NotConvergedError
         As `solving.solve`.
     """
-    if not in_counts:
-        return solved_in_own_units(p)
-    unit = _small_unit(p)
-    found = solve(p if unit == 1 else _in_units(p, unit))
-    counts = {name: getattr(found, name) * unit for name in ("cells", "kkt_residual", "margin_residual")}
-    return counts["cells"], replace(found, **counts)
+    return solve(p) if in_counts else solved_in_own_units(p)
 
 
 def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
@@ -246,8 +239,8 @@ def with_bounds_on(
     )
 
 
-def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
-    """The cells, (d,), of a program whose cells and rows may be in any units, and what is proved of them.
+def solved_in_own_units(p: QuadraticProgram) -> Certified:
+    """Solve a program whose cells and rows may be in any units; its residuals are in those of rows' noise.
 
     Raises
     ------
@@ -257,7 +250,7 @@ def solved_in_own_units(p: QuadraticProgram) -> tuple[Float, Certified]:
     scaled, units = _standardised(p)
     with np.errstate(over="ignore", invalid="ignore"):  # of steps that are shortened then
         found = solve(scaled)
-    return np.clip(found.cells * units, p.lower, p.upper), found
+    return replace(found, cells=np.clip(found.cells * units, p.lower, p.upper))
 
 
 def solved_together(p: QuadraticProgram) -> Together:
@@ -294,19 +287,6 @@ def _scaling(p: QuadraticProgram) -> tuple[Float, Float, sparse.csc_array, Float
     rows = np.where(noisy, 1 / np.sqrt(np.where(noisy, p.variance, 1.0)), 1 / np.where(lengths > 0, lengths, 1.0))
     M = sparse.csc_array((entries * rows[p.M.indices], p.M.indices, p.M.indptr), shape=p.M.shape)
     return units, rows, M, p.weight * units**2, noisy.astype(float), {}
-
-
-def _small_unit(p: QuadraticProgram) -> float:
-    """What counts that are all less than 1 are divided by: residuals are compared with 1 at least."""
-    sizes = (abs(own[np.isfinite(own)]).max(initial=0.0) for own in (p.target, p.answer, p.lower, p.upper))
-    largest = float(max(sizes))
-    return largest if 0 < largest < 1 else 1.0
-
-
-def _in_units(p: QuadraticProgram, unit: float) -> QuadraticProgram:
-    """The same program with all counts divided by one number."""
-    counts = {name: getattr(p, name) / unit for name in ("target", "lower", "upper", "answer")}
-    return replace(p, weight=p.weight * unit**2, variance=p.variance / unit**2, **counts)
 
 
 def units_of(p: QuadraticProgram) -> Float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -19,48 +19,34 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
 
 
-@dataclass(frozen=True)
-class CellFit:
-    """One fitted vector of cells, with its certificate as in `NonnegativeFit`."""
+def judged(
+    model: FittingModel, y: Float, p: QuadraticProgram, found: Certified, inflation: Float | float = 1.0
+) -> Certified:
+    """The solution of a model's program, refused if M @ cells is not what the program says.
 
-    cells: Float
-    kkt_residual: float
-    margin_residual: float
-    iterations: int
-    objective: float
-    gap: float
+    Parameters
+    ----------
+    model : FittingModel
+    y : ndarray, (n,)
+    p : QuadraticProgram
+        The model's, perhaps with further rows after its own.
+    found : Certified
+    inflation : ndarray, (n,), or float
+        What the program multiplies the variances of the measurements by.
+    """
+    further = np.flatnonzero(p.variance > 0)
+    further = further[further >= model.sum_variances.size]
+    squares = (p.M @ found.cells - p.answer)[further] ** 2 / p.variance[further]
+    own = found.objective - float(squares.sum()) / 2
+    require_own_objective(model, y, found.cells, own, model.problem.variances * inflation)
+    return replace(found, margin_residual=max(found.margin_residual, missed_exactly(model, y, found.cells)))
 
-    @classmethod
-    def of(
-        cls, model: FittingModel, y: Float, p: QuadraticProgram, found: Certified, inflation: Float | float = 1.0
-    ) -> CellFit:
-        """The solution of a model's program, refused if M @ cells is not what the program says.
 
-        Parameters
-        ----------
-        model : FittingModel
-        y : ndarray, (n,)
-        p : QuadraticProgram
-            The model's, perhaps with further rows after its own.
-        found : Certified
-        inflation : ndarray, (n,), or float
-            What the program multiplies the variances of the measurements by.
-        """
-        further = np.flatnonzero(p.variance > 0)
-        further = further[further >= model.sum_variances.size]
-        squares = (p.M @ found.cells - p.answer)[further] ** 2 / p.variance[further]
-        own = found.objective - float(squares.sum()) / 2
-        require_own_objective(model, y, found.cells, own, model.problem.variances * inflation)
-        missed = max(found.margin_residual, missed_exactly(model, y, found.cells))
-        return cls(found.cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)
-
-    @classmethod
-    def within(cls, model: FittingModel, y: Float, cells: Float, found: Certified) -> CellFit:
-        """What solves a program of y, (n,), within bounds: the model's cells, which sums with bounds follow."""
-        cells = cells[: model.possible.size]
-        require_own_objective(model, y, cells, found.objective, model.problem.variances, found.margin_residual)
-        missed = missed_exactly(model, y, cells)
-        return cls(cells, found.kkt_residual, missed, found.iterations, found.objective, found.gap)
+def judged_within(model: FittingModel, y: Float, found: Certified) -> Certified:
+    """The same of a program of y, (n,), within bounds, of whose cells those that are sums with bounds are left out."""
+    cells = found.cells[: model.possible.size]
+    require_own_objective(model, y, cells, found.objective, model.problem.variances, found.margin_residual)
+    return replace(found, cells=cells, margin_residual=missed_exactly(model, y, cells))
 
 
 @dataclass(frozen=True)
@@ -134,7 +120,7 @@ def fit_columns(
     problem: Problem,
     y: ArrayLike,
     method: str,
-    fit_one: Callable[..., CellFit],
+    fit_one: Callable[..., Certified],
     of_columns: Callable[[FittingModel, Float], Iterable[Any]] | None = None,
 ) -> NonnegativeFit:
     """Apply a method to a vector, or to every column, over the observed layout.
@@ -161,8 +147,6 @@ def fit_columns(
     values = read_measurements(problem, y)
     model = FittingModel.of(problem)
     columns = np.ascontiguousarray(values.reshape(values.shape[0], -1).T)
-    if not model.possible.size:
-        fit_one, of_columns = _nothing, None
     if of_columns is None:
         fits = [fit_one(model, column) for column in columns]
     else:
@@ -182,14 +166,6 @@ def fit_columns(
         np.array([fit.objective for fit in fits]).reshape(values.shape[1:]),
         max(fit.gap for fit in fits),
     )
-
-
-def _nothing(model: FittingModel, y: Float) -> CellFit:
-    """Of a problem all of whose cells are structural zeros, and measurements (n,)."""
-    model.refuse_impossible_exact(y)
-    noisy = model.measured & ~model.problem.exact
-    objective = 0.5 * float((y[noisy] ** 2 / model.problem.variances[noisy]).sum())
-    return CellFit(np.zeros(0), 0.0, missed_exactly(model, y, np.zeros(0)), 0, objective, 0.0)
 
 
 def read_measurements(problem: Problem, y: ArrayLike) -> Float:

@@ -219,8 +219,8 @@ class _Tests:
             cells, objectives, proved = solved_together(programs)
         for number in np.flatnonzero(~proved):
             try:
-                cells[number], found = solved(programs.one(int(number)), self._problem.is_tabular)
-                objectives[number] = found.objective
+                found = solved(programs.one(int(number)), self._problem.is_tabular)
+                cells[number], objectives[number] = found.cells, found.objective
             except NotConvergedError:
                 if not impossible:
                     raise

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from blue_solvers.nonnegative.bounded_sums import fitted, read_bounds
 from blue_solvers.nonnegative.duality_gap import Certified
-from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns, judged, judged_within
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
@@ -54,9 +54,9 @@ def ols(problem: Problem, y: ArrayLike, bounds: Any = None) -> NonnegativeFit:
     array([ 3. ,  5.5, -0.5, -2. ])
     """
     if bounds is None:
-        return fit_columns(problem, y, "ols", partial(_least_squares, signed=True))
+        return fit_columns(problem, y, "ols", partial(least_squares_of, signed=True))
     of_columns = partial(fitted, bounds=read_bounds(problem.observed, bounds))
-    return fit_columns(problem, y, "bounded", _within, of_columns)
+    return fit_columns(problem, y, "bounded", judged_within, of_columns)
 
 
 def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
@@ -94,15 +94,10 @@ def nnls(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     >>> nnls(problem, problem.vector({"total": 4.0, "age": [5.0, -1.0, -3.0]})).detail
     array([4.5, 0. , 0. ])
     """
-    return fit_columns(problem, y, "nnls", partial(_least_squares, signed=False))
+    return fit_columns(problem, y, "nnls", partial(least_squares_of, signed=False))
 
 
-def _within(model: FittingModel, y: Float, fitted_cells: tuple[Float, Certified]) -> CellFit:
-    """The fit of one vector, (n,), within bounds on observed cells."""
-    return CellFit.within(model, y, *fitted_cells)
-
-
-def _least_squares(model: FittingModel, y: Float, signed: bool) -> CellFit:
+def least_squares_of(model: FittingModel, y: Float, signed: bool) -> Certified:
     """The fit of one vector, (n,), with cells of any sign or not negative."""
     program = model.program(y, signed)
-    return CellFit.of(model, y, program, solve(program))
+    return judged(model, y, program, solve(program))

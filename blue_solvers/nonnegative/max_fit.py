@@ -11,7 +11,8 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.bounded_sums import program_within, solved
 from blue_solvers.nonnegative.cell_bounds import Ranges
-from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.duality_gap import Certified
+from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns, judged_within
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from constraint_builders import Problem
@@ -57,7 +58,7 @@ def max_fit(problem: Problem, y: ArrayLike, slack: float = 0.01) -> NonnegativeF
     return fit_columns(problem, y, "max", partial(_max_fit, slack=slack))
 
 
-def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
+def _max_fit(model: FittingModel, y: Float, slack: float) -> Certified:
     """The fit of one vector, (n,)."""
     model.refuse_impossible_exact(y)
     nearest, std = model.M @ _least_largest_deviation(model, y), np.sqrt(model.problem.variances)
@@ -69,7 +70,7 @@ def _max_fit(model: FittingModel, y: Float, slack: float) -> CellFit:
     low[noisy] = np.minimum(y[noisy] - spread, nearest[noisy])  # no rounding excludes these
     high[noisy] = np.maximum(y[noisy] + spread, nearest[noisy])
     program = program_within(model, y, Ranges(low, high), signed=False)
-    return CellFit.within(model, y, *solved(program, model.problem.is_tabular))
+    return judged_within(model, y, solved(program, model.problem.is_tabular))
 
 
 def _least_largest_deviation(model: FittingModel, y: Float) -> Float:

@@ -146,6 +146,7 @@ def descend(p: QuadraticProgram, start: Float, most: int = MAX_STEPS) -> tuple[S
     return Solution(best.cells, best.multipliers, steps), best.error
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def full_steps(p: QuadraticProgram) -> Float:
     """Where full Newton steps of programs that stand together lead, while these are acceptable: multipliers, (K, m)."""
     states = evaluate(p, np.zeros(p.answer.shape))

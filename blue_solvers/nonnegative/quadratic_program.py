@@ -129,8 +129,9 @@ class QuadraticProgram:
 
     @cached_property
     def scale(self) -> float:
-        """The largest count in sight, at least 1: what residuals are compared with."""
-        return float(max(1.0, abs(self.answer).max(initial=0.0), abs(self.target).max(initial=0.0)))
+        """The largest count in sight, 1 if there is none: what residuals are compared with."""
+        nearest = np.clip(0.0, self.lower, self.upper)
+        return float(max(abs(own).max(initial=0.0) for own in (self.answer, self.target, nearest))) or 1.0
 
     @cached_property
     def most(self) -> float:

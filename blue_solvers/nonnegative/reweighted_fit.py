@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.duality_gap import Certified
+from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns, judged
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram
 from blue_solvers.nonnegative.solving import solve
@@ -73,10 +74,10 @@ def reweighted_fit(problem: Problem, y: ArrayLike, gamma: float = 0.99) -> Nonne
     return fit_columns(problem, y, "reweighted", partial(_reweighted_fit, gamma=gamma))
 
 
-def _reweighted_fit(model: FittingModel, y: Float, gamma: float) -> CellFit:
+def _reweighted_fit(model: FittingModel, y: Float, gamma: float) -> Certified:
     """The fit of one vector, (n,)."""
     program, inflation = _reweighted(model, y, gamma)
-    return CellFit.of(model, y, program, solve(program), inflation)
+    return judged(model, y, program, solve(program), inflation)
 
 
 def _reweighted(model: FittingModel, y: Float, gamma: float) -> tuple[QuadraticProgram, Float]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.nonnegative.duality_gap import Certified
-from blue_solvers.nonnegative.fit import CellFit, NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.least_squares import least_squares_of
 from blue_solvers.nonnegative.model import ROUNDING, FittingModel
 from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
@@ -69,8 +69,9 @@ def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None =
             "nnls, max_fit, reweighted_fit or anchored_fit"
         )
     tables = _checked_order(model, order)
-    turns = _turns(model, tables) if model.possible.size else []
-    return fit_columns(problem, y, "sequential", partial(_sequential_fit, turns=turns))
+    if not model.possible.size:  # nor anything that one table may take from another
+        return fit_columns(problem, y, "sequential", partial(least_squares_of, signed=False))
+    return fit_columns(problem, y, "sequential", partial(_sequential_fit, turns=_turns(model, tables)))
 
 
 @dataclass(frozen=True)
@@ -263,15 +264,7 @@ class Course:
         cells: Index = np.arange(self.model.M.shape[1])
         if table is not None:
             cells = reduce(join, map(labels, finest), labels(table))
-        rows = [sums_matrix(cells, labels(name)) for name in finest]
-        held: list[tuple[Name, Any]] = [
-            (name, sparse.eye_array(row.shape[0])) for name, row in zip(finest, rows, strict=True)
-        ]
-        variances = np.zeros(0)
-        if table is not None:
-            rows.append(sums_matrix(cells, labels(table)))
-            variances = self.model.problem.variances[self.model.present_rows(table)]
-        return FitStage(table, cells, _stacked(rows, int(cells.max()) + 1), held, variances, own_cells=False)
+        return _stage(self.model, table, cells, [(name, labels(name)) for name in finest])
 
 
 def _checked_order(model: FittingModel, order: Sequence[str] | None) -> tuple[Name, ...]:
@@ -310,19 +303,22 @@ def _turns(model: FittingModel, order: Sequence[Name]) -> list[Turn]:
         if source is not None:
             turns.append(Turn(table, finest, implied=(source, sums_matrix(model.labels(source), labels))))
             continue
-        turns.append(Turn(table, finest, alone=None if table is None else _alone(model, table, finest)))
+        alone = None if table is None else _stage(model, table, labels, _shared(model, labels, finest))
+        turns.append(Turn(table, finest, alone=alone))
         finest = (*(held for held in finest if not refines(labels, model.labels(held))), *([table] if table else []))
     return turns
 
 
-def _alone(model: FittingModel, table: Name, finest: Sequence[Name]) -> FitStage:
-    """The stage over a table's own cells, held at what they have in common with each table held."""
-    labels = model.labels(table)
-    shared = _shared(model, labels, finest)
-    rows = [sums_matrix(labels, groups) for _, groups in shared]
-    held = [(name, sums_matrix(model.labels(name), groups)) for name, groups in shared]
-    variances = model.problem.variances[model.present_rows(table)]
-    return FitStage(table, labels, _stacked(rows, int(labels.max()) + 1), held, variances, own_cells=True)
+def _stage(model: FittingModel, table: Name | None, cells: Index, held: Sequence[tuple[Name, Index]]) -> FitStage:
+    """The stage of a table over cells, (d,), that refine it; of tables held some groups, (d,) each, of these cells."""
+    rows, variances = [sums_matrix(cells, groups) for _, groups in held], np.zeros(0)
+    own_cells = table is not None and cells is model.labels(table)
+    if table is not None:
+        variances = model.problem.variances[model.present_rows(table)]
+        rows += [] if own_cells else [sums_matrix(cells, model.labels(table))]
+    stacked = sparse.vstack(rows) if rows else sparse.csc_array((0, int(cells.max()) + 1))
+    sums = [(name, sums_matrix(model.labels(name), groups)) for name, groups in held]
+    return FitStage(table, cells, csc(stacked), sums, variances, own_cells)
 
 
 def _shared(model: FittingModel, labels: Index, finest: Sequence[Name]) -> list[tuple[Name, Index]]:
@@ -335,12 +331,7 @@ def _shared(model: FittingModel, labels: Index, finest: Sequence[Name]) -> list[
     return kept
 
 
-def _stacked(rows: Sequence[sparse.csr_array], cells: int) -> sparse.csc_array:
-    """All rows one under another, (rows, cells)."""
-    return csc(sparse.vstack(rows)) if rows else csc(sparse.csc_array((0, cells)))
-
-
-def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> CellFit:
+def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> Certified:
     """The cells that fit y, (n,), turn by turn, checked against what they were held at."""
     model.refuse_impossible_exact(y)
     course = Course(model, y)
@@ -355,11 +346,13 @@ def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> Cel
     missed = [require_met(sums[model.present_rows(name)], values, cells) for name, values in course.answers.items()]
     missed.append(missed_exactly(model, y, cells))
     require_own_objective(model, y, cells, course.squares, variances, max(missed))
-    return CellFit(
-        cells,
-        max((stage.kkt_residual for stage in stages), default=0.0),
-        max(missed),
-        sum(stage.iterations for stage in stages),
-        sum(stage.objective for stage in stages),
-        max((stage.gap for stage in stages), default=0.0),
+    return Certified(
+        cells=cells,
+        multipliers=np.zeros(0),
+        iterations=sum(stage.iterations for stage in stages),
+        objective=sum(stage.objective for stage in stages),
+        gap=max((stage.gap for stage in stages), default=0.0),
+        rounding=max((stage.rounding for stage in stages), default=0.0),
+        kkt_residual=max((stage.kkt_residual for stage in stages), default=0.0),
+        margin_residual=max(missed),
     )

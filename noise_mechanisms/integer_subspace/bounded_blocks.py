@@ -49,7 +49,6 @@ class BoundedBlock(RejectionSampler):
     """
 
     name: ClassVar[str] = "bounded_block"
-    exact: ClassVar[bool] = True
 
     center: Integers
     rate: Fraction

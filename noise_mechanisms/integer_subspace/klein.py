@@ -98,7 +98,6 @@ class GaussianSampler(KleinSampler):
     """
 
     name: ClassVar[str] = "klein"
-    exact: ClassVar[bool] = True
 
     def __init__(self, lattice: Lattice, sigma: float) -> None:
         super().__init__(lattice)
@@ -139,7 +138,6 @@ class L2LadderSampler(KleinSampler):
     """
 
     name: ClassVar[str] = "l2_ladder"
-    exact: ClassVar[bool] = True
 
     def __init__(self, lattice: Lattice, epsilon: float) -> None:
         super().__init__(lattice)

@@ -50,7 +50,6 @@ class BlockSampler(Sampler):
     """
 
     name: ClassVar[str] = "blocks"
-    exact: ClassVar[bool] = True
 
     def __init__(self, blocks: Integers | None, epsilon: float) -> None:
         if blocks is None:
@@ -184,8 +183,6 @@ class FollowingSampler(RejectionSampler):
     weight : int
         By how much |z| is, at least, more than the norm of the others.
     """
-
-    exact: ClassVar[bool] = True
 
     def __init__(self, follow: sparse.csr_array, blocks: Integers, epsilon: float, weight: int = 1) -> None:
         self.epsilon, self._weight = positive_number(epsilon, "epsilon"), weight

@@ -29,7 +29,7 @@ class Sampler(ABC):
     """
 
     name: ClassVar[str]
-    exact: ClassVar[bool]
+    exact: ClassVar[bool] = True
 
     @abstractmethod
     def sample(self, size: int, rng: Seed = None) -> Integers:

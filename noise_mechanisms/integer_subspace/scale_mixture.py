@@ -55,7 +55,6 @@ class ScaleMixtureSampler(RejectionSampler):
 
     name: ClassVar[str] = "scale_mixture"
     pilot = 1024
-    exact: ClassVar[bool] = True
 
     def __init__(self, lattice: Lattice, epsilon: float) -> None:
         if lattice.dimension > _LARGEST_MIXED:

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from bench.papers.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from blue_solvers import blue, estimate, plots
 from blue_solvers.cli import main
 from blue_solvers.spine_design import spine_plots as spine_plots
@@ -25,7 +26,6 @@ from constraint_builders.geography import Entities
 from constraint_builders.pictures import COLOURS, logarithmic
 from noise_mechanisms import add_noise
 from noise_mechanisms.integer_subspace import MeetingTimes
-from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from tests.helpers.drawn_text import texts, unreadable
 from tests.helpers.effort import first_of
 from tests.helpers.every import every

@@ -200,8 +200,8 @@ def counts_posterior(
 
     Notes
     -----
-    The weight of counts x is the product over the measured rows of the noise's probability of y_i - (M x)_i, among
-    x >= 0 of whole numbers that meet all exact values, times the weight that they have beforehand, see `log_prior`. A
+    The weight of counts x is the product over the measured rows of the noise's probability of y_i - (M x)_i, among x >=
+    0 of whole numbers that meet all exact values, times the weight that they have beforehand, see `metropolis_steps`. A
     move adds a whole number of steps along one of the moves of `count_moves`, the number being drawn from a symmetric
     law, and is accepted with probability min(1, weight after / weight before), so that the posterior is the chain's
     law. Where cells may change alone somebody comes to any cell too, or goes from an occupied one, which few are where

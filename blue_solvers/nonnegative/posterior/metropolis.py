@@ -1,4 +1,4 @@
-"""Metropolis steps among non-negative whole counts: in the loop and, to compare, in numpy."""
+"""Metropolis steps among non-negative whole counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import ONE_BY_ONE, compiled
@@ -24,7 +23,7 @@ class Chains(NamedTuple):
     totals, accepted : ndarray of int64, (chains,)
         Sums of all counts, and how many proposals were accepted.
     concentrations : ndarray, (chains,)
-        Of the prior of each chain, see `log_prior`.
+        Of the prior of each chain, see `metropolis_steps`.
     """
 
     states: Integers
@@ -69,20 +68,18 @@ class Misfit(NamedTuple):
 
     def of(self, row: int, residual: float) -> float:
         """Of a residual of a row, by its list."""
-        own = self.listed[self.starts[row] : self.starts[row + 1]]
-        place = residual - self.first[row]
-        inside = min(max(place, 0.0), own.size - 1.0)
-        return float(own[round(inside)] + OUTSIDE * abs(place - inside))
+        return float(_listed(self.listed[self.starts[row] : self.starts[row + 1]], residual - self.first[row]))
 
 
 _KNOWN = 1024  # counts whose weights are worked out once for all turns
 OUTSIDE = 40.0  # of a residual that no noise leaves: chains come in from there, and are seldom seen to go back
 
 
-def step_in_numpy(
+@compiled(most=ONE_BY_ONE)
+def metropolis_steps(
     chains: Chains, moves: MoveLists, misfit: Misfit, choices: Integers, sizes: Integers, costs: Float
 ) -> None:
-    """Propose moves to every chain, one after another; accept where the misfit grows by at most the cost.
+    """Propose moves to every chain, and take each where what the misfit and the prior lose by it is within its cost.
 
     Parameters
     ----------
@@ -96,71 +93,13 @@ def step_in_numpy(
         often as it is proposed less often than the way back. The first d moves must be those of single cells.
     costs : ndarray, (chains, turns)
         Exponential variables.
+
+    Notes
+    -----
+    Given the total N over d cells, counts x weigh N! gamma(d a) / gamma(N + d a) times the product of gamma(x + a) /
+    (x! gamma(a)), a being the concentration (the Dirichlet-multinomial law); for infinite a N! / d^N times the product
+    of 1 / x!. All totals are equally likely.
     """
-    states, residuals, totals, accepted, concentrations = chains
-    cell_starts, cells, steps, row_starts, rows, changes, growths = moves
-    weights, squared = misfit.weights, misfit.squared
-    for chain in range(states.shape[0]):
-        occupied, d = np.flatnonzero(states[chain]).tolist(), states.shape[1]
-        for move, size, cost in zip(choices[chain], sizes[chain], costs[chain], strict=True):
-            way_back = 0.0
-            if move < 0:
-                if size < 0 and not occupied:
-                    continue
-                comes, number = size > 0, -1 - move
-                move, size = (number % d, 1) if comes else (occupied[number % len(occupied)], -1)
-                then = len(occupied) + (states[chain, move] == 0)
-                way_back = np.log(d / then) if comes else np.log(len(occupied) / d)
-            cell = slice(cell_starts[move], cell_starts[move + 1])
-            row = slice(row_starts[move], row_starts[move + 1])
-            moved = states[chain, cells[cell]] + size * steps[cell]
-            before = residuals[chain, rows[row]]
-            after = before + size * changes[row]
-            growth = weights[rows[row]] * (
-                (after - before) * (after + before) / 2 if squared else abs(after) - abs(before)
-            )
-            if misfit.listed.size:
-                growth = [misfit.of(i, b) - misfit.of(i, a) for i, a, b in zip(rows[row], before, after, strict=True)]
-            if (moved < 0).any():
-                continue
-            total = totals[chain] + size * growths[move]
-            old, a = states[chain, cells[cell]], concentrations[chain]
-            prior = log_prior(old, totals[chain], d, a) - log_prior(moved, total, d, a)
-            if float(np.sum(growth)) + prior - way_back <= cost:
-                totals[chain] = total
-                states[chain, cells[cell]] = moved
-                residuals[chain, rows[row]] = after
-                accepted[chain] += 1
-                _note_occupied(occupied, cells[cell], moved)
-
-
-def _note_occupied(occupied: list[int], cells: Integers, counts: Integers) -> None:
-    """Keep the list of occupied cells after some, (k,), have come to these counts: the last fills a gap."""
-    for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
-        if count and cell not in occupied:
-            occupied.append(cell)
-        elif not count and cell in occupied:
-            place, last = occupied.index(cell), occupied.pop()
-            occupied[place : place + 1] = [last] if place < len(occupied) else []
-
-
-def log_prior(counts: Integers, total: int, cells: int, concentration: float) -> float:
-    """Logarithm of the Dirichlet-multinomial weight of counts, (k,), and their sum with all others, without constants.
-
-    Given the total N over d cells, counts weigh N! gamma(d a) / gamma(N + d a) times the product of gamma(x + a) / (x!
-    gamma(a)); for infinite a N! / d^N times the product of 1 / x!. All totals are equally likely.
-    """
-    if np.isinf(concentration):
-        return float(gammaln(total + 1.0) - total * np.log(cells) - gammaln(counts + 1.0).sum())
-    alone = (gammaln(counts + concentration) - gammaln(counts + 1.0)).sum() if concentration != 1 else 0.0
-    return float(alone + gammaln(total + 1.0) - gammaln(total + cells * concentration))
-
-
-@compiled(reference=step_in_numpy, most=ONE_BY_ONE)
-def metropolis_steps(
-    chains: Chains, moves: MoveLists, misfit: Misfit, choices: Integers, sizes: Integers, costs: Float
-) -> None:
-    """As in `step_in_numpy`: choices, sizes and costs are (chains, turns)."""
     states, residuals, totals, accepted, concentrations = chains
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
     weights, squared, starts, first, listed = misfit
@@ -234,20 +173,20 @@ def metropolis_steps(
 
 
 def _listed(own: Float, place: float) -> float:
-    """See `Misfit.of`, of its list, (k,)."""
+    """What a list, (k,), says of the residual at this place of it."""
     inside = min(max(place, 0.0), own.size - 1.0)
     return own[int(inside + 0.5)] + OUTSIDE * abs(place - inside)
 
 
 def _log_weight(count: int, concentration: float) -> float:
-    """Of one count in `log_prior`."""
+    """Logarithm of what one count weighs beforehand, without constants."""
     if concentration == math.inf:
         return -math.lgamma(count + 1.0)
     return math.lgamma(count + concentration) - math.lgamma(count + 1.0)
 
 
 def _log_total(total: int, cells: int, concentration: float) -> float:
-    """Of the total in `log_prior`."""
+    """Logarithm of what a total adds to that."""
     if concentration == math.inf:
         return math.lgamma(total + 1.0) - total * math.log(cells)
     return math.lgamma(total + 1.0) - math.lgamma(total + cells * concentration)

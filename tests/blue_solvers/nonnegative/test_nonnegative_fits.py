@@ -289,6 +289,18 @@ def test_a_negative_total_leaves_every_method_with_some_table():
         assert not method(problem, y).detail.any()
 
 
+@every("method", [ols, nnls, max_fit, sequential_fit, anchored_fit])
+@every("seed", range(3))
+def test_fits_are_the_same_in_every_unit(method, seed):
+    """Counts of thousands of millions, and parts of one."""
+    problem = two_way(3, 4, 1.0)
+    y = measurements(problem, seed)
+    expected = method(problem, y).detail
+    for unit in (1e9, 1e-6, 1e-12):
+        found = method(two_way(3, 4, unit**2), unit * y)
+        np.testing.assert_allclose(found.detail / unit, expected, rtol=0, atol=1e-12 * abs(y).max())
+
+
 @every("seed", range(3))
 def test_large_trees_are_certified(seed):
     schema = Schema({"block": 20_000}, {"block": {"tract": np.repeat(np.arange(200), 100).tolist()}})

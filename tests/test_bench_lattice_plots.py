@@ -10,8 +10,8 @@ matplotlib.use("Agg")
 
 from matplotlib.figure import Figure  # noqa: E402
 
+from bench.papers.lattice_plots import noise_by_cell, noise_by_size, total_variation  # noqa: E402
 from noise_mechanisms.integer_subspace import MeetingTimes  # noqa: E402
-from noise_mechanisms.integer_subspace.lattice_plots import noise_by_cell, noise_by_size, total_variation  # noqa: E402
 
 NOISE = np.random.default_rng(0).integers(-9, 10, (200, 5))
 
