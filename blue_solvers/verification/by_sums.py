@@ -10,7 +10,6 @@ import numpy as np
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.closed_form import are_of_groups
 from blue_solvers.verification.exact_combinations import are_nested
-from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.part_residuals import PartResiduals
@@ -142,20 +141,15 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         sums = proof.finish()
         with proof.cells.not_claimed():
             return sums.bound(places.tables, schema, sums.all_left()), sums.violation
-    noise, off, rho = posed.noise, 0.0, None
+    noise, off, rho, remains, pulled, slack = posed.noise, 0.0, None, None, None, None
     known = posed.known_exactly(places) if knows else None
-    pulls = known is not None and known.rows.shape[0] > 0
-    if is_correlated or pulls:
-        rho, off = noise.weighted(y - x)
-        if known is not None and pulls:
-            rows, multipliers = known.rows, known.multipliers(rho)
-            if FreeCells.of(places).depend:  # of those nothing may be said but by measured sums: any multipliers do
-                multipliers = np.where(np.diff(rows[:, problem.unmeasured].indptr) > 0, 0.0, multipliers)
-            off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
-            rho = rho - rows.T @ multipliers
-    remains = np.zeros(y.size) if is_correlated else None
+    if is_correlated:
+        (rho, off), remains = noise.weighted(y - x), np.zeros(y.size)
+    if known is not None and known.rows.shape[0]:
+        pulled, more, slack = known.pulled(noise.weighted(y - x)[0] if rho is None else rho, problem.unmeasured)
+        off += more
     size = 0 if known is None else x.size + sum(own.size for own in claimed.values())
-    proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains), size)
+    proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains, pulled=pulled, slack=slack), size)
     sums = proof.finish()
     left = sums.all_left() + off
     if remains is not None:

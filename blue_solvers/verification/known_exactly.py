@@ -7,7 +7,6 @@ z_i^2 / (z' M' Sigma^-1 M z), z_i what z makes of it: random ones say so, less w
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -18,6 +17,7 @@ from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, spread
 from blue_solvers.verification.weighed_noise import (
+    EXTENDED,
     PIECE,
     ROUNDING,
     NotCertifiedError,
@@ -66,9 +66,7 @@ class LeafSums:
     def __init__(self, places: PlacedTables, observed: int) -> None:
         self._places = places
         self.figures = max([observed, *(placed.place.stop for placed in places.level_tables)])
-        shapes = [(some.rows.size, places.levels[some.level].width) for some in places.leaves]
-        ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
-        self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]
+        self.cuts, self.size = places.cuts, places.cuts[-1][0].stop
         self.free: Flags = np.ones(self.size, dtype=bool)
         self.are_counts = True
         for (cut, _), some in zip(self.cuts, places.leaves, strict=True):
@@ -241,7 +239,7 @@ class KnownExactly:
 
     def __init__(self, problem: Problem, noise: WeighedNoise, places: PlacedTables) -> None:
         size = problem.observed.size
-        self._noise, self.sums = noise, LeafSums(places, size)
+        self._noise, self._places, self.sums = noise, places, LeafSums(places, size)
         if self.sums.size > MOST_KNOWN:
             raise NotCertifiedError(
                 f"its leaves have {self.sums.size:,} cells, some of them known exactly in sums, and proofs by sums "
@@ -261,16 +259,33 @@ class KnownExactly:
         own = sparse.csr_array(entries, shape=(self._cells.size, size))
         self.rows = sparse.csr_array(sparse.vstack([own, equalities], format="csr"))
         self.shares = self.sums.shares_of_all(self.rows)
+        if self.equalities:
+            places.known = sparse.csr_array(self.shares[self._cells.size :]), self._equal_to
 
     def values(self, y: Float) -> Float:
         """What is known, (k,), of measurements, (n,)."""
         return np.concatenate([y[self._cells], self._equal_to])
 
-    def multipliers(self, rho: Float) -> Float:
-        """Of what is known exactly, those that leave the least of weighted residuals, (k,).
+    def pulled(self, rho: Float, unmeasured: Flags) -> tuple[Cells, float, Float | None]:
+        """What is taken of weighted residuals, (2, n), how far off, in standard errors, and in leaves' cells, (N,).
 
-        As near as steps come: a certificate holds with any.
+        By multipliers that leave the least, as near as steps come: a certificate holds with any. The latter is of cells
+        that were not measured; None where nothing is said of these.
         """
+        multipliers = self._multipliers(rho)
+        taken, sizes = self.rows.T.astype(np.longdouble) @ multipliers, abs(self.rows).T @ abs(multipliers)
+        off, slack = (4 + self.rows.shape[0]) * EXTENDED * sizes, None
+        if off.any(where=unmeasured):
+            slack = self.sums.shares_of(np.where(unmeasured, off, 0.0), power=1)
+            for (cut, shape), some in zip(self.sums.cuts, self._places.leaves, strict=True):
+                if some.margins is not None:  # its tables average what they have in common
+                    most = slack[cut].reshape(shape).max(axis=1, initial=0.0)
+                    slack[cut] = np.repeat(8 * len(some.margins.columns) * most, shape[1])
+        high = taken.astype(float)
+        return np.stack([high, (taken - high).astype(float)]), self._noise.size(off), slack
+
+    def _multipliers(self, rho: Float) -> Float:
+        """Of what is known exactly, (k,)."""
         shares, root = self.sums.shares_of(rho), self._root
 
         def size(rest: Float) -> float:

@@ -130,6 +130,8 @@ class MovedResiduals:
                 known.found[5] += placed.combined.pull(weighted, multipliers, placed.variance[rows], rows)
             if weighted is not share:
                 share[...] = weighted
+            if (pulled := self.figures.part(self.figures.pulled, placed)) is not None:
+                plus(rho, -pulled[:, rows])
             if sums is None:
                 continue
             if known.found[6]:
@@ -154,7 +156,7 @@ class MovedResiduals:
     def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float, Float]:
         """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part.
 
-        If `sized`, it is said too by how much a cell of each leaf may be off, (leaves, 1), by rounding.
+        If `sized`, it is said too by how much cells may be off, (leaves, 1) or (leaves, cells), by rounding.
         """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
@@ -173,8 +175,11 @@ class MovedResiduals:
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
+        error = self._rounding(level) * sizes
+        if self.figures.slack is not None:
+            error = error + self.figures.slack[self.places.cuts[number][0]].reshape(said[0].shape)
         self._drop(some, level, said, variance)
-        return said, variance, self._rounding(level) * sizes
+        return said, variance, error
 
     def _rounding(self, level: Level) -> float:
         """Of what is moved to a cell, beside the sizes of all of it."""
@@ -220,10 +225,10 @@ class MovedResiduals:
             level = self.places.levels[some.level]
             said, variance, error, shares = self._shared(number, careful)
             if handed:
-                own = self._free.taken_in(number, self._taken)
+                own, off = self._free.taken_in(number, self._taken)
                 size = lengths_of(own) + hand_down(some.above, handed, own)
                 plus(said, own)
-                error = error + self._rounding(level) * size[:, None]
+                error = error + off + self._rounding(level) * size[:, None]
             self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
             if number in self._free.cells:
                 self._vanish(number, said, error)

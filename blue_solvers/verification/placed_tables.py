@@ -52,12 +52,18 @@ class Figures:
     rho, left : ndarray, (n,), optional
         The weighted residuals of all observed cells, where they are not (y - x) / variance, and where what is left of
         them goes.
+    pulled : Cells, (2, n), optional
+        What of these is taken by what is known exactly.
+    slack : ndarray, (N,), optional
+        By how much what that says of the leaves' cells may be off.
     """
 
     tables: Mapping[str, tuple[Float | Unread, Float | Unread]]
     multipliers: Float = field(default_factory=lambda: NO_WEIGHTS)
     rho: Float | None = None
     left: Float | None = None
+    pulled: Cells | None = None
+    slack: Float | None = None
 
     def of(self, placed: LevelTable) -> tuple[Float, Float]:
         """What is claimed and was measured of a table in all places."""
@@ -66,10 +72,10 @@ class Figures:
 
     @staticmethod
     def part(vector: Float | None, placed: LevelTable) -> Float | None:
-        """A table's part of a vector, (n,), as a view, (G, cells); None where it has none."""
-        if vector is None or not 0 < placed.place.stop <= vector.size:
+        """A table's part of a vector, (..., n), as a view, (..., G, cells); None where it has none."""
+        if vector is None or not 0 < placed.place.stop <= vector.shape[-1]:
             return None
-        return vector[placed.place].reshape(-1, placed.table.size)
+        return vector[..., placed.place].reshape(*vector.shape[:-1], -1, placed.table.size)
 
 
 @dataclass(frozen=True)
@@ -353,15 +359,24 @@ class Leaves:
 class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
 
-    Proofs keep in `costs` by level what it costs to leave residuals to those below, and in `kept` what is unmeasured.
+    Of equalities `known` has their weights of all leaves' cells, (k, N), and what they equal. Proofs keep in `costs` by
+    level what it costs to leave residuals to those below, and in `kept` what is unmeasured.
     """
 
     schema: Schema
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
+    known: tuple[sparse.csr_array, Float] | None = None
     costs: dict[tuple[int, ...], dict[int, tuple[Float, Float]]] = field(default_factory=dict)
     kept: dict[bool, Any] = field(default_factory=dict)
+
+    @cached_property
+    def cuts(self) -> list[tuple[slice, tuple[int, int]]]:
+        """Of all groups of leaves where their cells are, one after another, and their shape."""
+        shapes = [(some.rows.size, self.levels[some.level].width) for some in self.leaves]
+        ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
+        return [(slice(a, b), shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True)]
 
     @cached_property
     def inner(self) -> list[Index]:
