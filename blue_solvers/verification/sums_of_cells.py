@@ -102,10 +102,9 @@ class Sought:
             beside = [own for own in level.level_tables if some.told is not None or own is not level.own[own.cover]]
             of_tables(some.level, beside, some.rows[row], column, cell, np.ones(row.size))
             for above, reach in some.reach.items():
-                counts = np.diff(reach.starts)[row]
-                entry = ranges(reach.starts[row], counts)
-                into = reach.into[column] if reach.into.size else column
-                of_areas = reach.areas[entry], np.repeat(into, counts), np.repeat(cell, counts), reach.weights[entry]
+                part, into = reach.of_rows(row), reach.into[column] if reach.into.size else column
+                counts = np.diff(part.starts)
+                of_areas = part.areas, np.repeat(into, counts), np.repeat(cell, counts), part.weights
                 of_tables(above, levels[above].level_tables, *of_areas)
                 if self.of_part and above == 0:
                     sums = sums_of(0, ROOT, 0, 1, levels[0].width)
@@ -189,9 +188,3 @@ def in_common(some: Leaves, pair: tuple[int, int]) -> list[tuple[Index, Index, i
             free = margins.free[margins.columns[k]]
             found.append((np.flatnonzero(free) + margins.columns[k].start, into[free], sign))
     return found
-
-
-def ranges(starts: Index, counts: Index) -> Index:
-    """Numbers from each start on, (k,), so many of each, one after another."""
-    ends = np.cumsum(counts)
-    return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if ends.size else 0)
