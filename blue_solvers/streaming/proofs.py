@@ -22,7 +22,7 @@ from blue_solvers.verification.certificate import certificate_of
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.fit_of_parts import FitOfParts
 from blue_solvers.verification.holding_tables import finest_tables
-from blue_solvers.verification.placed_tables import ChildSummary, CombinedCells, Figures, LevelTable, Unread
+from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, Unread
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import StructuralZeros
@@ -124,7 +124,7 @@ def _summed_up(
     if finest is None:
         raise NotCertifiedError(f"no measured table at {design.levels[-1]} holds all others")
     claimed = {own: claim.cells[i] for i, own in enumerate(design.estimated) if i in claim.cells}
-    level_tables, tables = list[LevelTable](), dict[str, tuple[Rows, Rows]]()
+    level_tables, tables, end = list[LevelTable](), dict[str, tuple[Rows, Rows]](), 0
     values = claim.values or part.values
     for i, (level, table) in enumerate(design.observed):
         if not part.count(level):
@@ -132,21 +132,25 @@ def _summed_up(
         x = claimed.pop((level, table), None)
         if x is None:
             raise NotCertifiedError(f"table {table.name!r} at {design.levels[level]} is not determined everywhere")
-        placed = LevelTable(design.key((level, table)), level, table, part.variances[i][:, None])
-        if claim.multipliers is not None:
-            placed.combined = CombinedCells.of(part.combined(i))
+        end += part.values[i].size
+        place = slice(end - part.values[i].size, end)
+        placed = LevelTable(design.key((level, table)), level, table, part.variances[i][:, None], place=place)
         level_tables.append(placed)
         tables[placed.key] = x, values[i]
     for (level, table), x in claimed.items():
         placed = replace(LevelTable.unmeasured(level, table, part.count(level)), key=design.key((level, table)))
         level_tables.append(placed)
         tables[placed.key] = x, x
-    figures = Figures(tables) if claim.multipliers is None else Figures(tables, claim.multipliers)
-    zeros = None
+    known, zeros = None, None
+    if claim.multipliers is not None and part.combinations is not None:
+        known = part.combinations, claim.multipliers
     if design.zero_axes or part.empty.any():
         zeros = StructuralZeros.of(design.schema, design.zero_axes, design.empty_cells(part.empty).empty)
     tree = part.parent, part.level_of
-    return sum_up_part(design.schema, design.levels, finest, *tree, level_tables, figures, zeros, summaries, is_top)
+    figures = Figures(tables)
+    return sum_up_part(
+        design.schema, design.levels, finest, *tree, level_tables, figures, zeros, summaries, is_top, known
+    )
 
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:

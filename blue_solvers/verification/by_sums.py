@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.closed_form import are_of_groups
 from blue_solvers.verification.exact_combinations import are_nested
-from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.part_residuals import PartResiduals
-from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables
+from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables, added, taken_by
 from blue_solvers.verification.problem_places import Claim, holds_all, observed_twins, problem_places, tree_places
-from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError, WeighedNoise
+from blue_solvers.verification.weighed_noise import (
+    EXACT_TO,
+    EXTENDED,
+    ROUNDING,
+    DisprovedError,
+    NotCertifiedError,
+    WeighedNoise,
+)
 from blue_solvers.verification.wide import Separated
 from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index, read_only
@@ -142,20 +150,15 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         sums = proof.finish()
         with proof.cells.not_claimed():
             return sums.bound(places.tables, schema, sums.all_left()), sums.violation
-    noise, off, rho = posed.noise, 0.0, None
+    noise, off, rho, remains, pulled, slack = posed.noise, 0.0, None, None, None, None
     known = posed.known_exactly(places) if knows else None
-    pulls = known is not None and known.rows.shape[0] > 0
-    if is_correlated or pulls:
-        rho, off = noise.weighted(y - x)
-        if known is not None and pulls:
-            rows, multipliers = known.rows, known.multipliers(rho)
-            if FreeCells.of(places).depend:  # of those nothing may be said but by measured sums: any multipliers do
-                multipliers = np.where(np.diff(rows[:, problem.unmeasured].indptr) > 0, 0.0, multipliers)
-            off += ROUNDING * noise.size(abs(rho) + 4 * (abs(rows).T @ abs(multipliers)))
-            rho = rho - rows.T @ multipliers
-    remains = np.zeros(y.size) if is_correlated else None
+    if is_correlated:
+        (rho, off), remains = noise.weighted(y - x), np.zeros(y.size)
+    if known is not None and known.rows.shape[0]:
+        pulled, more, slack = known.pulled(noise.weighted(y - x)[0] if rho is None else rho, problem.unmeasured)
+        off += more
     size = 0 if known is None else x.size + sum(own.size for own in claimed.values())
-    proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains), size)
+    proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains, pulled=pulled, slack=slack), size)
     sums = proof.finish()
     left = sums.all_left() + off
     if remains is not None:
@@ -208,6 +211,7 @@ def sum_up_part(
     zeros: StructuralZeros | None,
     summaries: Mapping[int, ChildSummary],
     finish: bool,
+    known: tuple[sparse.csr_array, Float] | None = None,
 ) -> tuple[CertificateSums, ChildSummary | None]:
     """What is left, and what disagrees, in a subtree, or in a tree whose lower branches were cut off.
 
@@ -230,6 +234,8 @@ def sum_up_part(
         What branches that were cut off told, by the position of their roots, which stand in this tree again.
     finish : bool
         Whether there is nothing above.
+    known : (csr_array (k, n), ndarray (k,)), optional
+        Combinations of cells of measured tables, at their `place`, that are known exactly, and multipliers of these.
 
     Returns
     -------
@@ -241,5 +247,23 @@ def sum_up_part(
     tree = LevelledTree(parent, level_of - first, levels[first:])
     for placed in level_tables:
         placed.level -= first
-    places = tree_places(schema, tree, finest[first:], level_tables, zeros, summaries)
-    return (MovedResiduals(places, figures).finish(), None) if finish else PartResiduals(places, figures).hand_over()
+    places, keep = tree_places(schema, tree, finest[first:], level_tables, zeros, summaries), 0
+    measured = [placed for placed in level_tables if known is not None and placed.place.stop]
+    if known is not None:
+        keep, (taken, off) = known[0].shape[1], taken_by(*known)
+        for placed in measured:  # other cells were not measured, or are known exactly
+            own = np.broadcast_to(placed.variance, (len(placed.variance), placed.table.size)).ravel()
+            noise = np.where(np.isfinite(own), own, 0.0)
+            taken[:, placed.place] *= noise > 0
+            off[placed.place] *= np.sqrt(noise)
+        figures = replace(figures, pulled=taken)
+    proof = PartResiduals(places, figures, keep, of_part=not finish)
+    sums, below = (proof.finish(), None) if finish else proof.hand_over()
+    for placed in measured:
+        if known is not None and (weights := known[0][:, placed.place].astype(np.longdouble)).nnz:
+            x = figures.of(placed)[0].ravel()
+            values, sizes = weights @ x, abs(weights) @ abs(x)
+            slack = 2 * (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ proof.apart[placed.place]
+            sums.combined = added(sums.combined, np.stack([values, slack, sizes], axis=1))
+            sums.found[5] += float(off[placed.place] @ off[placed.place])
+    return sums, below

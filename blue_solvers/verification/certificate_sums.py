@@ -158,7 +158,7 @@ class CertificateSums:
     has_empty : bool
         Whether cells are structural zeros.
     combined : ndarray of longdouble, (k, 3), or (1, 3) of none
-        Of every combination of cells that is known exactly what `CombinedCells.sums` says.
+        Of every combination of cells that is known exactly what figures give, how far off that may be, and its size.
     found : ndarray, (7,)
         The largest figure; what cells known exactly are off by at most; squares of what tables disagree by, in
         variances, at most; what cells known exactly are off by, together; squares of what tables disagree by, in

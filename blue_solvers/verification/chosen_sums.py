@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from blue_solvers.verification.sums_of_cells import ranges
+from blue_solvers.verification.reaches import ranges
 from blue_solvers.verification.weighed_noise import require_time
 from constraint_builders.arrays import Flags, Float, Index
 

@@ -101,7 +101,7 @@ class ExactCombinations:
         Parameters
         ----------
         combined : ndarray of longdouble, (k, 3), or (1, 3) of no figure at all
-            The combinations of figures; see `CombinedCells.sums`.
+            The combinations of figures, by how much each may be off, and its size.
         corrected : float
             By how much counts are moved already.
         scale : float

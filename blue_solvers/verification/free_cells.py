@@ -17,8 +17,8 @@ from scipy import sparse
 from blue_solvers.verification.chosen_sums import ChosenSums
 from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, plus, side_by_side
-from blue_solvers.verification.sums_of_cells import GAUGE, ROOT, Sought, SumsOfCells, in_common, variances_of
-from blue_solvers.verification.weighed_noise import NotCertifiedError
+from blue_solvers.verification.sums_of_cells import EQUALITY, GAUGE, ROOT, Sought, SumsOfCells, in_common, variances_of
+from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders.arrays import Float, Index, distinct_numbers
 
 LAST = 2**60  # in rank
@@ -38,12 +38,15 @@ class Taken:
         By leaves' numbers what is moved between two of their tables: which, and (leaves, cells of the common margin).
     of_root : ndarray, (cells,)
         What is left to the tree above.
+    pulled : ndarray, (2, N), or (2, 0) of nothing
+        What equalities take of the leaves' cells, and by how much that may be off.
     """
 
     by_level: list[Cells]
     shares: dict[int, Float] = field(default_factory=dict)
     margins: dict[int, list[tuple[tuple[int, int], Float]]] = field(default_factory=dict)
     of_root: Float = field(default_factory=lambda: np.zeros(0))
+    pulled: Float = field(default_factory=lambda: np.zeros((2, 0)))
 
     def of(self, placed: LevelTable, rows: slice | Index, other: Float | None) -> Float | None:
         """What a table takes at some places, (rows, cells), with what it takes other than that; None of nothing."""
@@ -191,6 +194,11 @@ class FreeCells:
             if sums.kind == GAUGE:
                 found.margins.setdefault(sums.level, []).append((sums.pair, share))
                 continue
+            if sums.kind == EQUALITY and self._places.known is not None:
+                rows = self._places.known[0]
+                adds = 16 + len(share)
+                found.pulled = np.stack([rows.T @ dense, adds * ROUNDING * (abs(rows).T @ abs(dense))])
+                continue
             level = self._places.levels[sums.level]
             vector = vectors.setdefault(sums.level, level.vector(level.rows))
             if sums.placed is None:
@@ -205,8 +213,8 @@ class FreeCells:
             found.by_level[number] = -level.held(vector, level.rows)
         return found
 
-    def taken_in(self, number: int, taken: Taken) -> Cells:
-        """What is taken of some leaves' cells, (2, leaves, cells), by what their own tables take or have in common."""
+    def taken_in(self, number: int, taken: Taken) -> tuple[Cells, Float | float]:
+        """What is taken of some leaves' cells, (2, leaves, cells), by sums of their own and equalities; how far off."""
         some = self._places.leaves[number]
         whole = taken.by_level[some.level]
         said = whole[:, some.rows] if whole.size else self._places.levels[some.level].room(some.rows.size)
@@ -215,7 +223,11 @@ class FreeCells:
                 own = said[:, :, columns]
                 plus(own, -sign * share[:, into])
                 said[:, :, columns] = own
-        return said
+        if not taken.pulled.size:
+            return said, 0.0
+        cut, shape = self._places.cuts[number]
+        plus(said, -taken.pulled[0, cut].reshape(shape))
+        return said, taken.pulled[1, cut].reshape(shape)
 
     def left(self, number: int, said: Cells, error: Float) -> tuple[float, float]:
         """Standard errors of what sums left of (2, leaves, cells), off by (leaves, 1), and what a tree above takes.

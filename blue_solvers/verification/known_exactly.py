@@ -7,7 +7,6 @@ z_i^2 / (z' M' Sigma^-1 M z), z_i what z makes of it: random ones say so, less w
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -15,7 +14,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.free_cells import FreeCells
-from blue_solvers.verification.placed_tables import Level, LevelTable, PlacedTables
+from blue_solvers.verification.placed_tables import Level, LevelTable, PlacedTables, taken_by
 from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, spread
 from blue_solvers.verification.weighed_noise import (
     PIECE,
@@ -28,7 +27,7 @@ from blue_solvers.verification.weighed_noise import (
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
 MOST_SHARES = 50_000_000  # of these in what is known exactly
@@ -66,9 +65,7 @@ class LeafSums:
     def __init__(self, places: PlacedTables, observed: int) -> None:
         self._places = places
         self.figures = max([observed, *(placed.place.stop for placed in places.level_tables)])
-        shapes = [(some.rows.size, places.levels[some.level].width) for some in places.leaves]
-        ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
-        self.cuts, self.size = [(slice(a, b), s) for (a, b), s in zip(pairwise(ends), shapes, strict=True)], ends[-1]
+        self.cuts, self.size = places.cuts, places.cuts[-1][0].stop
         self.free: Flags = np.ones(self.size, dtype=bool)
         self.are_counts = True
         for (cut, _), some in zip(self.cuts, places.leaves, strict=True):
@@ -86,22 +83,26 @@ class LeafSums:
         return found
 
     def figures_of(self, cells: Float, power: int | None = None) -> Float:
-        """(N,) to (figures,); with powers of the weights' sizes instead of these."""
+        """(N,) to (figures,), fast where few are not 0; with powers of the weights' sizes instead of these."""
         total = [level.room() for level in self._places.levels]
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            own = cells[cut].reshape(1, *shape)
+            here = np.flatnonzero(cells[cut].reshape(shape).any(axis=1))
+            own = cells[cut].reshape(1, *shape)[:, as_slice(here)]
             if power is None and some.margins is not None:
                 own = some.margins.agreeing(own)
-            total[some.level][0][some.rows] = own[0]
-            for above, reach in some.reach.items():
-                add(own, reach if power is None else reach.to_power(power), total[above])
+            total[some.level][0][some.rows[here]] = own[0]
+            for above, reach in some.reach.items() if here.size else ():
+                inside = reach if here.size == shape[0] else reach.of_rows(here)
+                add(own, inside if power is None else inside.to_power(power), total[above])
         found = np.zeros(self.figures)
         for level, whole in zip(self._places.levels, total, strict=True):
-            vector = level.vector(level.rows)
-            level.held(vector, level.rows)[0] = whole[0]
-            level.sum_up(vector, level.rows)
-            for placed in level.level_tables:
-                found[placed.place] = level.of(placed, vector, level.rows)[0].ravel()
+            rows = as_slice(used := np.flatnonzero(whole[0].any(axis=1)))
+            vector = level.vector(used.size)
+            level.held(vector, used.size)[0] = whole[0, rows]
+            level.sum_up(vector, used.size)
+            for placed in level.level_tables if used.size else ():
+                figures = found[placed.place].reshape(level.rows, -1)
+                figures[rows] = level.of(placed, vector, used.size)[0]
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:
@@ -241,7 +242,7 @@ class KnownExactly:
 
     def __init__(self, problem: Problem, noise: WeighedNoise, places: PlacedTables) -> None:
         size = problem.observed.size
-        self._noise, self.sums = noise, LeafSums(places, size)
+        self._noise, self._places, self.sums = noise, places, LeafSums(places, size)
         if self.sums.size > MOST_KNOWN:
             raise NotCertifiedError(
                 f"its leaves have {self.sums.size:,} cells, some of them known exactly in sums, and proofs by sums "
@@ -261,16 +262,30 @@ class KnownExactly:
         own = sparse.csr_array(entries, shape=(self._cells.size, size))
         self.rows = sparse.csr_array(sparse.vstack([own, equalities], format="csr"))
         self.shares = self.sums.shares_of_all(self.rows)
+        if self.equalities:
+            places.known = sparse.csr_array(self.shares[self._cells.size :]), self._equal_to
 
     def values(self, y: Float) -> Float:
         """What is known, (k,), of measurements, (n,)."""
         return np.concatenate([y[self._cells], self._equal_to])
 
-    def multipliers(self, rho: Float) -> Float:
-        """Of what is known exactly, those that leave the least of weighted residuals, (k,).
+    def pulled(self, rho: Float, unmeasured: Flags) -> tuple[Cells, float, Float | None]:
+        """What is taken of weighted residuals, (2, n), how far off, in standard errors, and in leaves' cells, (N,).
 
-        As near as steps come: a certificate holds with any.
+        By multipliers that leave the least, as near as steps come: a certificate holds with any. The latter is of cells
+        that were not measured; None where nothing is said of these.
         """
+        (taken, off), slack = taken_by(self.rows, self._multipliers(rho)), None
+        if off.any(where=unmeasured):
+            slack = self.sums.shares_of(np.where(unmeasured, off, 0.0), power=1)
+            for (cut, shape), some in zip(self.sums.cuts, self._places.leaves, strict=True):
+                if some.margins is not None:  # its tables average what they have in common
+                    most = slack[cut].reshape(shape).max(axis=1, initial=0.0)
+                    slack[cut] = np.repeat(8 * len(some.margins.columns) * most, shape[1])
+        return taken, self._noise.size(off), slack
+
+    def _multipliers(self, rho: Float) -> Float:
+        """Of what is known exactly, (k,)."""
         shares, root = self.sums.shares_of(rho), self._root
 
         def size(rest: Float) -> float:
@@ -312,9 +327,11 @@ class KnownExactly:
             return MARGIN * np.sqrt(squares / np.maximum(sums.figures_of(self.free.astype(float), power=0), 1))
         rng = np.random.default_rng(0)
         found, root = self._by_pairs(rng)
+        if not root.any():
+            return found
         whole = sums.figures_of(np.sqrt(self._spread), power=1)
         most = abs(self.rows) @ whole[: precision.size]
-        for _ in range(DIRECTIONS if root.any() else 0):
+        for _ in range(DIRECTIONS):
             drawn = root * rng.standard_normal(sums.size)
             moved = self.move(self.shares @ drawn, CLEAN / 100 * float(np.linalg.norm(most)))
             moved = sums.figures_of(drawn - moved)
@@ -335,19 +352,19 @@ class KnownExactly:
         found, root = np.zeros(self.sums.figures), np.sqrt(self._spread)
         if not self.sums.are_counts:
             return found, root
-        cells = rng.permutation(np.flatnonzero(root))
         each = reciprocal(abs(self.shares).max(axis=1).toarray().reshape(-1, 1))  # row counts, whatever its units
-        keys = (self.shares.T @ (each * rng.uniform(1, 2, (self.rows.shape[0], 2))))[cells]  # those alike have the same
-        order = np.argsort(keys[:, 0])
-        cells, keys = cells[order], keys[order]
-        alone, alike = ~keys.any(axis=1), np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1) & keys[1:].any(axis=1))
+        keys = self.shares.T @ (each * rng.uniform(1, 2, (self.rows.shape[0], 2)))  # those alike have the same
+        alone = (root > 0) & ~keys.any(axis=1)
+        cells = rng.permutation(np.flatnonzero((root > 0) & ~alone))
+        cells = cells[np.argsort(keys[cells, 0])]
+        alike = np.flatnonzero((keys[cells[1:]] == keys[cells[:-1]]).all(axis=1))
         one, two = cells[alike], cells[alike + 1]
-        moved, amounts = np.zeros(self.sums.size), rng.uniform(1, 2, self.sums.size)
-        moved[cells[alone]] = amounts[cells[alone]]
+        amounts = rng.uniform(1, 2, self.sums.size)
+        moved = np.where(alone, amounts, 0.0)
         moved[one] += amounts[one]
         moved[two] -= amounts[one]
-        most = max(1 / root[cells[alone]].min(initial=np.inf), 2 / np.minimum(root[one], root[two]).min(initial=np.inf))
-        parted = abs(self.sums.figures_of(moved)) > 16 * ROUNDING * cells.size
+        most = max(1 / root.min(initial=np.inf, where=alone), 2 / np.minimum(root[one], root[two]).min(initial=np.inf))
+        parted = abs(self.sums.figures_of(moved)) > 16 * ROUNDING * self.sums.size
         found[parted] = MARGIN / most if most else 0.0
         root[moved != 0] = 0.0
         return found, root

@@ -11,7 +11,7 @@ from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import Figures, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side, spread
-from blue_solvers.verification.sums_of_cells import SumsOfCells, in_common
+from blue_solvers.verification.sums_of_cells import EQUALITY, SumsOfCells, in_common
 from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, DisprovedError, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 
@@ -67,6 +67,10 @@ class LeafCells:
 
     def _rest(self, sums: SumsOfCells) -> Float:
         """What is claimed of sums less what leaves' cells make of them, (places, cells)."""
+        if sums.kind == EQUALITY and self.places.known is not None:
+            rows, equal_to = self.places.known
+            leaves = [self.of(number)[0].sum(axis=0).ravel() for number in range(len(self.places.leaves))]
+            return (equal_to - rows @ np.concatenate(leaves))[:, None]
         if sums.placed is None:
             cells = self.of(sums.level)[0].sum(axis=0)
             found = np.zeros((len(cells), sums.width))

@@ -27,7 +27,6 @@ from blue_solvers.verification.placed_tables import (
     Level,
     LevelTable,
     PlacedTables,
-    added,
 )
 from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, plus, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
@@ -125,11 +124,10 @@ class MovedResiduals:
             judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
             if (given := self.figures.part(self.figures.rho, placed)) is not None:
                 known.found[5], weighted = rounded, given[rows]
-            elif placed.combined is not None and self.figures.multipliers.size:
-                multipliers = self.figures.multipliers
-                known.found[5] += placed.combined.pull(weighted, multipliers, placed.variance[rows], rows)
             if weighted is not share:
                 share[...] = weighted
+            if (pulled := self.figures.part(self.figures.pulled, placed)) is not None:
+                plus(rho, -pulled[:, rows])
             if sums is None:
                 continue
             if known.found[6]:
@@ -137,24 +135,17 @@ class MovedResiduals:
                     f"table {placed.table.name!r} at {level.name} has cells below that nothing is said of"
                 )
             known.cells += high.size
-            if placed.combined is not None or self.sums.size:
-                self._keep(placed, rows, figures[0][rows], total, error)
+            if (sums_of := self.figures.part(self.sums, placed)) is not None:
+                sums_of[rows] = total.sum(axis=0, dtype=np.longdouble)
+                off = abs(figures[0][rows] - total[0] - total[1]) + error[:, None]
+                self.apart[placed.place].reshape(sums_of.shape)[rows] = np.nan_to_num(off)
         level.spread_out(said, count)
         return level.held(said, count)
-
-    def _keep(self, placed: LevelTable, rows: Index, x: Float, total: Cells, error: Float) -> None:
-        """Keep sums of leaves' cells, (2, rows, cells), beside figures of a table, and combinations of these."""
-        off = abs(x - total[0] - total[1]) + error[:, None]
-        if self.sums.size:
-            self.sums[placed.place].reshape(-1, x.shape[1])[rows] = total.sum(axis=0, dtype=np.longdouble)
-            self.apart[placed.place].reshape(-1, x.shape[1])[rows] = np.nan_to_num(off)
-        if placed.combined is not None:
-            self.totals.combined = added(self.totals.combined, placed.combined.sums(rows, x, off))
 
     def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float, Float]:
         """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part.
 
-        If `sized`, it is said too by how much a cell of each leaf may be off, (leaves, 1), by rounding.
+        If `sized`, it is said too by how much cells may be off, (leaves, 1) or (leaves, cells), by rounding.
         """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
@@ -173,8 +164,11 @@ class MovedResiduals:
         if some.margins is not None:
             said, moved = some.margins.moved(said)
             sizes = sizes + moved
+        error = self._rounding(level) * sizes
+        if self.figures.slack is not None:
+            error = error + self.figures.slack[self.places.cuts[number][0]].reshape(said[0].shape)
         self._drop(some, level, said, variance)
-        return said, variance, self._rounding(level) * sizes
+        return said, variance, error
 
     def _rounding(self, level: Level) -> float:
         """Of what is moved to a cell, beside the sizes of all of it."""
@@ -220,10 +214,10 @@ class MovedResiduals:
             level = self.places.levels[some.level]
             said, variance, error, shares = self._shared(number, careful)
             if handed:
-                own = self._free.taken_in(number, self._taken)
+                own, off = self._free.taken_in(number, self._taken)
                 size = lengths_of(own) + hand_down(some.above, handed, own)
                 plus(said, own)
-                error = error + self._rounding(level) * size[:, None]
+                error = error + off + self._rounding(level) * size[:, None]
             self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
             if number in self._free.cells:
                 self._vanish(number, said, error)

@@ -8,21 +8,12 @@ from blue_solvers.verification.certificate_sums import CertificateSums
 from blue_solvers.verification.leaf_cells import hand_on
 from blue_solvers.verification.moved_back import known_in_all, under_exact
 from blue_solvers.verification.moved_residuals import MovedResiduals
-from blue_solvers.verification.placed_tables import ChildSummary, Figures, PlacedTables
+from blue_solvers.verification.placed_tables import ChildSummary
 from blue_solvers.verification.reaches import plus
 
 
 class PartResiduals(MovedResiduals):
-    """What is left, and what disagrees, in all places of a part.
-
-    Parameters
-    ----------
-    places : PlacedTables
-    figures : Figures
-    """
-
-    def __init__(self, places: PlacedTables, figures: Figures) -> None:
-        super().__init__(places, figures, of_part=True)
+    """What is left, and what disagrees, in all places of a part."""
 
     def hand_over(self) -> tuple[CertificateSums, ChildSummary]:
         """Of a part, with what the tree above has to know of its root."""

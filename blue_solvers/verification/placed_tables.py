@@ -18,7 +18,7 @@ from scipy import sparse
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import add_up, spread_out
 from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, finite, run_of, side_by_side
-from blue_solvers.verification.weighed_noise import EXTENDED, ROUNDING
+from blue_solvers.verification.weighed_noise import EXTENDED
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
 from constraint_builders.description.table import Table
@@ -47,17 +47,20 @@ class Figures:
     tables : mapping of str to (x, y)
         By the keys of tables what is claimed, NaN where nothing is, and what was measured, (G, cells) each, or what
         gives rows of it when they are asked for.
-    multipliers : ndarray, (k,)
-        Of the combinations of cells that are known exactly.
     rho, left : ndarray, (n,), optional
         The weighted residuals of all observed cells, where they are not (y - x) / variance, and where what is left of
         them goes.
+    pulled : Cells, (2, n), optional
+        What of these is taken by what is known exactly.
+    slack : ndarray, (N,), optional
+        By how much what that says of the leaves' cells may be off.
     """
 
     tables: Mapping[str, tuple[Float | Unread, Float | Unread]]
-    multipliers: Float = field(default_factory=lambda: NO_WEIGHTS)
     rho: Float | None = None
     left: Float | None = None
+    pulled: Cells | None = None
+    slack: Float | None = None
 
     def of(self, placed: LevelTable) -> tuple[Float, Float]:
         """What is claimed and was measured of a table in all places."""
@@ -65,49 +68,18 @@ class Figures:
         return read_only(np.ascontiguousarray(x[:], dtype=float)), read_only(np.ascontiguousarray(y[:], dtype=float))
 
     @staticmethod
-    def part(vector: Float | None, placed: LevelTable) -> Float | None:
-        """A table's part of a vector, (n,), as a view, (G, cells); None where it has none."""
-        if vector is None or not 0 < placed.place.stop <= vector.size:
+    def part(vector: NDArray[Any] | None, placed: LevelTable) -> NDArray[Any] | None:
+        """A table's part of a vector, (..., n), as a view, (..., G, cells); None where it has none."""
+        if vector is None or not 0 < placed.place.stop <= vector.shape[-1]:
             return None
-        return vector[placed.place].reshape(-1, placed.table.size)
+        return vector[..., placed.place].reshape(*vector.shape[:-1], -1, placed.table.size)
 
 
-@dataclass(frozen=True)
-class CombinedCells:
-    """The cells of a table that combinations speak of: their weights, (k, geounits * cells)."""
-
-    weights: sparse.coo_array
-
-    @classmethod
-    def of(cls, share: sparse.csr_array) -> CombinedCells | None:
-        """From the combinations' columns of a table, (k, geounits * cells); None where they say nothing of it."""
-        return cls(share.tocoo()) if share.nnz else None
-
-    def among(self, here: Index, cells: int) -> sparse.csr_array:
-        """Weights of the cells of some geounits, (k, geounits * cells)."""
-        row, column = self.weights.coords
-        own, cell = np.divmod(column, cells)
-        order = np.argsort(here)
-        place = order[np.minimum(np.searchsorted(here, own, sorter=order), here.size - 1)]
-        chosen = np.flatnonzero(here[place] == own)
-        entries = self.weights.data[chosen], (row[chosen], (place * cells + cell)[chosen])
-        return sparse.csr_array(entries, shape=(self.weights.shape[0], here.size * cells))
-
-    def pull(self, q: Float, multipliers: Float, variance: Float, here: Index) -> float:
-        """Take multipliers, (k,), off weighted residuals, (geounits, cells); gives its squared rounding, weighed."""
-        weights = self.among(here, q.shape[1])
-        pulled = (weights.T @ multipliers).reshape(q.shape)
-        sizes = (abs(weights).T @ abs(multipliers)).reshape(q.shape)
-        noise = np.where(np.isfinite(variance), variance, 0.0)  # the others were not measured, or are known exactly
-        q -= np.where(noise > 0, pulled, 0.0)
-        rounding = ROUNDING * (multipliers.size + 4) * np.where(sizes > 0, sizes + abs(q), 0.0)
-        return float(np.sum(rounding**2 * noise))
-
-    def sums(self, here: Index, x: Float, off: Float) -> Long:
-        """Combinations of figures, off by so much, what they may be off by, and their size, (k, 3)."""
-        weights = self.among(here, x.shape[1]).astype(np.longdouble)
-        values, sizes = weights @ x.ravel(), abs(weights) @ abs(x).ravel()
-        return np.stack([values, 2 * (weights.nnz + 4) * EXTENDED * sizes + abs(weights) @ off.ravel(), sizes], axis=1)
+def taken_by(rows: sparse.csr_array, multipliers: Float) -> tuple[Cells, Float]:
+    """What multipliers, (k,), of rows, (k, n), take of every cell, (2, n), and by how much that may be off, (n,)."""
+    taken, sizes = rows.T.astype(np.longdouble) @ multipliers, abs(rows).T @ abs(multipliers)
+    high = taken.astype(float)
+    return np.stack([high, (taken - high).astype(float)]), (4 + len(multipliers)) * EXTENDED * sizes
 
 
 def added(one: Long, two: Long) -> Long:
@@ -131,8 +103,6 @@ class LevelTable:
         0 exact, ``inf`` not measured.
     least : ndarray
         Of the same shape as `variance`, which it is by default: a diagonal below the covariance.
-    combined : CombinedCells, optional
-        What combinations of cells that are known exactly say of it.
     place : slice
         Of its figures among all of a problem.
     cover : int
@@ -148,7 +118,6 @@ class LevelTable:
     table: Table
     variance: Float
     least: Float = field(default_factory=lambda: NOTHING)
-    combined: CombinedCells | None = None
     place: slice = field(default_factory=lambda: slice(0))
     cover: int = 0
     through: LevelTable | None = None
@@ -353,15 +322,24 @@ class Leaves:
 class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
 
-    Proofs keep in `costs` by level what it costs to leave residuals to those below, and in `kept` what is unmeasured.
+    Of equalities `known` has their weights of all leaves' cells, (k, N), and what they equal. Proofs keep in `costs` by
+    level what it costs to leave residuals to those below, and in `kept` what is unmeasured.
     """
 
     schema: Schema
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
+    known: tuple[sparse.csr_array, Float] | None = None
     costs: dict[tuple[int, ...], dict[int, tuple[Float, Float]]] = field(default_factory=dict)
     kept: dict[bool, Any] = field(default_factory=dict)
+
+    @cached_property
+    def cuts(self) -> list[tuple[slice, tuple[int, int]]]:
+        """Of all groups of leaves where their cells are, one after another, and their shape."""
+        shapes = [(some.rows.size, self.levels[some.level].width) for some in self.leaves]
+        ends = np.cumsum([0, *(rows * width for rows, width in shapes)]).tolist()
+        return [(slice(a, b), shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True)]
 
     @cached_property
     def inner(self) -> list[Index]:

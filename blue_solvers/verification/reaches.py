@@ -26,6 +26,12 @@ def run_of(into: Index) -> int:
     return run if run > FEW else 1
 
 
+def ranges(starts: Index, counts: Index) -> Index:
+    """Numbers from each start on, (k,), so many of each, one after another."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if ends.size else 0)
+
+
 class Reach(NamedTuple):
     """Of some leaves the areas of a level that they are in: see `add_up`; `single` says that each is in just one."""
 
@@ -49,6 +55,12 @@ class Reach(NamedTuple):
             return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
         step = [0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]
         return np.array([step]), *self[:4]
+
+    def of_rows(self, rows: Index) -> Reach:
+        """Of some leaves, (k,)."""
+        counts = np.diff(self.starts)[rows]
+        entry, starts = ranges(self.starts[rows], counts), np.append(0, np.cumsum(counts))
+        return self._replace(starts=starts, areas=self.areas[entry], weights=self.weights[entry])
 
     @property
     def rows(self) -> Index:

@@ -1,4 +1,4 @@
-"""Sums that hold some of the leaves' cells: of tables of leaves and areas, of what tables have in common, of a root."""
+"""Sums that hold some of the leaves' cells: tables of leaves and areas, equalities, what tables share, a root."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, P
 from blue_solvers.verification.reaches import add, finite
 from constraint_builders.arrays import Float, Index
 
-GAUGE, ROOT = "common margin", "root"
+GAUGE, ROOT, EQUALITY = "common margin", "root", "equality"
 Entries: TypeAlias = tuple[Index, Index, Float]  # numbers of sums, and of cells, and the cells' weights in these
 
 
 @dataclass
 class SumsOfCells:
-    """Sums of one kind: of a table at all places of a level, of the common margin of two, or of a part's root.
+    """Sums of one kind: a table at all places of a level, common margins of two, equalities, or those of a part's root.
 
     Attributes
     ----------
@@ -102,10 +102,9 @@ class Sought:
             beside = [own for own in level.level_tables if some.told is not None or own is not level.own[own.cover]]
             of_tables(some.level, beside, some.rows[row], column, cell, np.ones(row.size))
             for above, reach in some.reach.items():
-                counts = np.diff(reach.starts)[row]
-                entry = ranges(reach.starts[row], counts)
-                into = reach.into[column] if reach.into.size else column
-                of_areas = reach.areas[entry], np.repeat(into, counts), np.repeat(cell, counts), reach.weights[entry]
+                part, into = reach.of_rows(row), reach.into[column] if reach.into.size else column
+                counts = np.diff(part.starts)
+                of_areas = part.areas, np.repeat(into, counts), np.repeat(cell, counts), part.weights
                 of_tables(above, levels[above].level_tables, *of_areas)
                 if self.of_part and above == 0:
                     sums = sums_of(0, ROOT, 0, 1, levels[0].width)
@@ -119,6 +118,13 @@ class Sought:
                     inside = np.flatnonzero(of_column[column] >= 0)
                     place = row[inside] * margin.size + of_column[column[inside]]
                     found.append((sums.first + place, cell[inside], np.full(inside.size, float(sign))))
+        if self.places.known is not None:
+            cuts, rows = self.places.cuts, self.places.known[0]
+            among = [cuts[i][0].start + np.ravel_multi_index(at, cuts[i][1]) for i, at in self.cells.items()]
+            held = rows[:, np.concatenate(among)].tocoo()
+            if held.nnz:
+                sums = sums_of(0, EQUALITY, 0, rows.shape[0], 1)
+                found.append((sums.first + held.coords[0], held.coords[1], held.data))
         if not found:
             found.append((np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0)))
         rows, cells, weights = (np.concatenate(own) for own in zip(*found, strict=True))
@@ -128,14 +134,13 @@ class Sought:
     def besides(self, kinds: Sequence[SumsOfCells], rows: Index) -> Float:
         """Variances of sums by their numbers, with those of the measured cells in them, (sums,)."""
         levels, found = self.places.levels, np.zeros(rows.size)
-        used = {sums.level for sums in kinds if sums.kind != GAUGE}
+        used = {sums.level for sums in kinds if sums.kind not in (GAUGE, EQUALITY)}
         squares = {number: levels[number].room() for number in used}
         of_leaves = dict[int, Float]()
         for number, some in enumerate(self.places.leaves):
             own = finite(variances_of(levels[some.level], some))
             own = np.where(some.empty, 0.0, own) if some.empty.size else own
-            if number in self.cells:
-                of_leaves[number] = own
+            of_leaves[number] = own
             if some.level in used:
                 squares[some.level][0][some.rows] += own
             for above in used & some.reach.keys():
@@ -161,6 +166,10 @@ class Sought:
                 for columns, into, _ in in_common(self.places.leaves[sums.level], sums.pair):
                     np.add.at(beside.T, into, own[:, columns].T)
                 found[cut] = beside[place, cell]
+            elif self.places.known is not None:
+                of_cells = zip(of_leaves.values(), self.places.cuts, strict=True)
+                own = np.concatenate([np.broadcast_to(variance, shape).ravel() for variance, (_, shape) in of_cells])
+                found[cut] = (self.places.known[0].power(2) @ own)[place]
         return found
 
 
@@ -179,9 +188,3 @@ def in_common(some: Leaves, pair: tuple[int, int]) -> list[tuple[Index, Index, i
             free = margins.free[margins.columns[k]]
             found.append((np.flatnonzero(free) + margins.columns[k].start, into[free], sign))
     return found
-
-
-def ranges(starts: Index, counts: Index) -> Index:
-    """Numbers from each start on, (k,), so many of each, one after another."""
-    ends = np.cumsum(counts)
-    return np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if ends.size else 0)
