@@ -1,7 +1,5 @@
 """An interval has a `confidence_level`, everywhere; what it was called before is taken with a warning."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any

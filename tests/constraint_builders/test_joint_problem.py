@@ -1,7 +1,5 @@
 """Products that were measured apart, estimated together: beside dense least squares that is worked out here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

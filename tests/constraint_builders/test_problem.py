@@ -1,7 +1,5 @@
 """Problems: what they tell about themselves, and every bad input by its message."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

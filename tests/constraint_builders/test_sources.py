@@ -1,7 +1,5 @@
 """Two measurements of the same cells: the combination is what all equations together say."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What newcomers try first: errors that teach, names that are there, and typed results."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

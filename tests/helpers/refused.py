@@ -1,7 +1,5 @@
 """What is refused, as a table: arguments, and what is said of them."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

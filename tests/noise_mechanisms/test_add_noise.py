@@ -1,7 +1,5 @@
 """Noisy measurements of a problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

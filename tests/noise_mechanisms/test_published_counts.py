@@ -1,7 +1,5 @@
 """Rounded and perturbed counts: what is said of a law beside what it publishes, enumerated and drawn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Benchmarks of solvers: what is measured, by any solver, interrupted and gone on with."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Least squares within bounds of any sign satisfy the conditions of the optimum, found apart from the program."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

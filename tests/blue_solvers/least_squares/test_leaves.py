@@ -1,7 +1,5 @@
 """Least squares whose leaves are the answer, beside exact fractions, dense algebra and the sums' own estimate."""
 
-from __future__ import annotations
-
 import pickle
 from fractions import Fraction
 from typing import Any

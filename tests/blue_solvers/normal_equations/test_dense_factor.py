@@ -1,7 +1,5 @@
 """The whole inverse of a small matrix, and when variances are taken from it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

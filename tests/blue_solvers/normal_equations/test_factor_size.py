@@ -1,7 +1,5 @@
 """How large a factor will be, known before it is made."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """CHOLMOD, its two interfaces, and scipy in its place."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Published tables from a stored result, against sums and covariances of dense matrices over the blocks' cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of capabilities: what it promises is true, and the README shows it."""
 
-from __future__ import annotations
-
 import blue_solvers
 from tests.feature_support.capabilities import as_markdown, capabilities
 from tests.helpers.every import every

@@ -1,7 +1,5 @@
 """Conjugate gradients: when they stop, and what they say when they cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator

@@ -1,7 +1,5 @@
 """Correlated noise, with the nearest structured problem as preconditioner: matrices, and operators with a solve."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

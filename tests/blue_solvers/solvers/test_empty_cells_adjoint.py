@@ -1,7 +1,5 @@
 """The adjoint of two passes where cells are structural zeros and others are known exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Tables that are known exactly in some cells and not in others, in iterations around equal variances."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The estimate is linear whatever the size of the values."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SEA BLUE on the paper's own numbers, and its heuristic against a direct implementation of Algorithm 2."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise that cells share: the estimate under D + U U' from that under D, against dense least squares."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

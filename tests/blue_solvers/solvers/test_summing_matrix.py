@@ -1,7 +1,5 @@
 """Nodes that sum leaves: trees, forests, crossed hierarchies, weights; against dense least squares on the leaves."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a solver supports is what `blue` takes, of every kind of problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace

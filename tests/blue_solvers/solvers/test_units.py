@@ -1,7 +1,5 @@
 """Answers do not depend on the units that cells are counted in."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

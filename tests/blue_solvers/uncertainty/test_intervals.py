@@ -1,7 +1,5 @@
 """Coverage of intervals by simulation, their refinement, and the replicates behind them."""
 
-from __future__ import annotations
-
 import pickle
 from itertools import pairwise
 

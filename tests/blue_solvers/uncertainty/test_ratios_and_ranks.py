@@ -1,7 +1,5 @@
 """Intervals of ratios and ranks: the inequality that defines them, and how often they hold the truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

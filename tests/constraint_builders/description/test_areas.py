@@ -1,7 +1,5 @@
 """Areas: what is read, what is refused, and what is made of layers."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Covariances that are none are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

@@ -1,7 +1,5 @@
 """D + U U' as an operator: its products, its inverse, and what it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator

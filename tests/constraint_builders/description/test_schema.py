@@ -1,7 +1,5 @@
 """Schemas: what they hold, and every description that they refuse."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

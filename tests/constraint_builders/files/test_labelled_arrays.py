@@ -1,7 +1,5 @@
 """Tables as arrays of xarray, in and out."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Long tables: round trips through frames and files, and what they are refused for."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Long tables of several geounits: what is written is read back, and a tree that is not whole is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

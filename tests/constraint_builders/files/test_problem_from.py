@@ -1,7 +1,5 @@
 """Frames as survey people have them, against problems that are described by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

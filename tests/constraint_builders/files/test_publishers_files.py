@@ -1,7 +1,5 @@
 """Tables as publishers lay them out: titles, notes, sheets, periods of time, numbers with signs."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Sequence
 from pathlib import Path

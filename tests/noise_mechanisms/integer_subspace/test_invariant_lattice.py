@@ -1,7 +1,5 @@
 """Invariants, lattice bases and the Smith form, against python-flint and by their definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from flint import fmpz_mat

@@ -1,7 +1,5 @@
 """What the mechanisms promise, against losses computed on enumerated laws."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

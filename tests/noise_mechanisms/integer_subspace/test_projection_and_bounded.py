@@ -1,7 +1,5 @@
 """The comparison mechanism, and tables that must not be negative."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The posterior of whole counts against every table of whole counts, weighed one by one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
