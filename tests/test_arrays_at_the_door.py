@@ -1,7 +1,5 @@
 """Wherever arrays are taken: masks, text, complex numbers, truth values, dates, huge integers are refused by name."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures hold what they were given."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`bench peers` on tiny problems, and `bench compare` on files with and without a planted slowdown."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The real runtime is run in `tests/test_in_a_browser.py` where there is one.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Every declared kernel equals its numpy reference; kernels are declared, compiled and kept in one way."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import os

@@ -1,7 +1,5 @@
 """The lists of places in CONTRIBUTING are complete: one of each is added from outside, and names stand nowhere else."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """The passes over an synthetic nation give the estimate of the whole, also when they are killed on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

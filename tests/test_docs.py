@@ -1,7 +1,5 @@
 """Everything that the documentation shows runs: doctests, python blocks, commands."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import os

@@ -3,8 +3,6 @@
 That every public function has its sections, errors among them, is in `tests.test_site`.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

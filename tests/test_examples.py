@@ -1,7 +1,5 @@
 """Every example of the gallery runs, warns of nothing, draws what a reader can read, and answers a question."""
 
-from __future__ import annotations
-
 import ast
 import re
 import runpy

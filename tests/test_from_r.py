@@ -1,7 +1,5 @@
 """The page for users of R: its scripts run where R and its packages are, and its files are what R's arrow reads."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

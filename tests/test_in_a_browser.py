@@ -5,8 +5,6 @@ run; with the wheels of NumPy and SciPy beside it the ten lines of the README an
 code is compiled there, and imported as far as NumPy.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -5,8 +5,6 @@ categories; they come in series, frames, mappings and arrays of xarray, in any o
 unknown. The reference is what plain arrays give, whose positions are written down here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The packages keep to the form of the house, and the tests are laid out as they are and share one way."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

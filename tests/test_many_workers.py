@@ -1,7 +1,5 @@
 """Operators and estimates are the same, to the last bit, from many threads and many processes as from one."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

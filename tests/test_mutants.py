@@ -1,7 +1,5 @@
 """What `scripts/mutants` runs: the same sample for a seed, changes that mean something, and who survives."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 The reference is dense least squares over the detailed cells, with every array written down once, by its axes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The package as others meet it: light to import, quiet, one version, typed for its users, and built the same twice."""
 
-from __future__ import annotations
-
 import ast
 import gzip
 import hashlib

@@ -3,8 +3,6 @@
 At 16 cells a geounit, the cells that were published, and under the full redistricting schema of 2,016 cells.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 from typing import NamedTuple

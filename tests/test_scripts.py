@@ -1,7 +1,5 @@
 """The scripts install what is locked, once; what they run from elsewhere is named by its digest."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What checks the documentation site finds the faults that it is for; what is public is described."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

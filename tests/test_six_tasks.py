@@ -1,7 +1,5 @@
 """Six tasks, before and now: both do the same, and the page says how many lines of a user's each takes."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """What `scripts/soak` runs: it agrees with itself, finds what is planted, and what it found once stays mended."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

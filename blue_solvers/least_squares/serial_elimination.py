@@ -108,13 +108,14 @@ def eliminate_outliers(problem: Problem | Estimate, y: Any = None, level: float 
     outliers, positions, others = list[Outlier](), list[int](), list[tuple[int, ...]]()
     while taken.checked.any():
         z = taken.studentised
-        worst = int(z.argmax())
-        probability = of_largest(float(z[worst]), int(taken.checked.sum()))
+        largest = int(z.argmax())
+        probability = of_largest(float(z[largest]), int(taken.checked.sum()))
         if probability >= level:
             break
-        alike = np.flatnonzero(z >= (1 - ALIKE - taken.doubt - taken.doubt[worst]) * z[worst])
+        alike = np.flatnonzero(z >= (1 - ALIKE - taken.doubt - taken.doubt[largest]) * z[largest])
+        worst = int(alike[0])  # on every machine the same: what is largest among them is a matter of rounding
         positions.append(worst)
-        others.append(tuple(int(i) for i in alike if i != worst))
+        others.append(tuple(alike[1:].tolist()))
         outliers.append(taken.outlier(worst, probability))
         taken.leave_out(worst)
     if positions:

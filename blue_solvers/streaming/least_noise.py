@@ -23,7 +23,7 @@ from scipy import sparse
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
-from constraint_builders.relations.marginals import margin_matrix, refines
+from constraint_builders.relations.marginals import kronecker, margin_matrix, refines
 
 TableAtLevel: TypeAlias = tuple[int, Table]
 
@@ -131,14 +131,14 @@ def _sums(problem: Problem, fine: TableAtLevel, coarse: TableAtLevel, members: S
     spine, children, above = problem.domain.spine, members[fine[0]], members[coarse[0]]
     if coarse[0] == fine[0]:
         own = margin_matrix(problem.domain.schema, fine[1], coarse[1])
-        return sparse.csr_array(sparse.kron(sparse.eye_array(children.size), own, format="csr"))
+        return kronecker(sparse.eye_array(children.size, format="csr"), own)
     counts = np.bincount(spine.parent[children] + 1, minlength=spine.size + 1)[above + 1]
     place = np.full(spine.size + 1, -1)  # the last one of no parent
     place[above] = np.where(counts == spine.child_counts[above], np.arange(above.size), -1)
     parents = place[spine.parent[children]]
     added = np.flatnonzero(parents >= 0)
     by_place = sparse.csr_array((np.ones(added.size), (parents[added], added)), shape=(above.size, children.size))
-    return sparse.csr_array(sparse.kron(by_place, sparse.eye_array(fine[1].size), format="csr"))
+    return kronecker(by_place, sparse.eye_array(fine[1].size, format="csr"))
 
 
 def _summed(sums: sparse.csr_array, noise: Float) -> Float:

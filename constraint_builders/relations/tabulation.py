@@ -19,7 +19,7 @@ from constraint_builders.diagonals import diagonal_matrix
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.equations import TableRelations
-from constraint_builders.relations.marginals import Margin, cell_map, margin_matrix, refines
+from constraint_builders.relations.marginals import Margin, cell_map, kronecker, margin_matrix, refines
 
 if TYPE_CHECKING:
     from constraint_builders.measured import Measured
@@ -146,15 +146,15 @@ class SumsOfMeasured:
         for i in np.argsort([observed.size for observed in m.observed_tables], kind="stable").tolist():
             holds = m.observed_levels[i] == level and refines(self._schema, m.observed_tables[i], table)
             if holds and not m.unmeasured[m.observed.block(i)].any():
-                return self._summed(sparse.eye_array(self._places.members[level].size), i, table)
+                return self._summed(sparse.eye_array(self._places.members[level].size, format="csr"), i, table)
         return None
 
-    def _summed(self, places: sparse.sparray, i: int, table: Table) -> sparse.csr_array:
+    def _summed(self, places: sparse.csr_array, i: int, table: Table) -> sparse.csr_array:
         """A table as sums of an observed one of combinations of places, (cells, n)."""
         m = self._measured
-        sums = sparse.kron(places, margin_matrix(self._schema, m.observed_tables[i], table)).tocoo()
-        columns = sums.col + m.observed.offsets[i]
-        return sparse.csr_array((sums.data, (sums.row, columns)), shape=(sums.shape[0], m.observed.size))
+        sums = kronecker(places, margin_matrix(self._schema, m.observed_tables[i], table))
+        places_in = sums.indices + m.observed.offsets[i], sums.indptr
+        return sparse.csr_array((sums.data, *places_in), shape=(sums.shape[0], m.observed.size))
 
     def _of_leaves(self, level: int, table: Table) -> sparse.csr_array | None:
         """A table of areas as sums of one of the leaves, if one contains it and was measured everywhere."""
@@ -163,7 +163,8 @@ class SumsOfMeasured:
         for other, name in enumerate(self._places.levels):
             own = self._at_level(other, table) if other != level and self._places.layer(name).is_of_leaves else None
             if own is not None:
-                return sparse.csr_array(sparse.kron(self._places.leaves_of(level), sparse.eye_array(table.size)) @ own)
+                spread = kronecker(self._places.leaves_of(level), sparse.eye_array(table.size, format="csr"))
+                return sparse.csr_array(spread @ own)
         return None
 
     def _across_levels(

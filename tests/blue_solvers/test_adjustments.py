@@ -1,7 +1,5 @@
 """What was measured stands beside what was estimated, with the adjustment judged by a dense least squares."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The BLAS of the process is limited while solvers work, by any number of threads, and given back afterwards."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,6 +1,4 @@
-"""An interval has a `confidence_level`, everywhere; what it was called before is taken with a warning."""
-
-from __future__ import annotations
+"""An interval has a `confidence_level`; what arguments and hooks were called before is taken with a warning."""
 
 import inspect
 from collections.abc import Callable, Iterator

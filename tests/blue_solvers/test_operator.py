@@ -1,7 +1,5 @@
 """The estimate as scipy sees it: composition, transposes, svds, pickling, and what it refuses."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 

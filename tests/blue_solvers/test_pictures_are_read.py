@@ -1,7 +1,5 @@
 """Pictures can be read: no text collides or is clipped, no table vanishes without a word, colours are told apart."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One setting for threads, and the same answer, to the last bit, for every number of them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """Cells that are not estimable are NaN, and everything else is estimated, against dense least squares."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cells that were not measured: whatever an estimate says of them is right to 600 bits, or NaN."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from math import prod

@@ -1,7 +1,5 @@
 """What problems and operators are does not depend on whether somebody used them: hash, pickle and dask's token."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Truths add up or are refused: by sums of plain tables, and by equations, which say the same."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

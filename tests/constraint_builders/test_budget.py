@@ -1,7 +1,5 @@
 """Budgets in exact rationals, against the Census Bureau's published 2020 settings and round trips."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

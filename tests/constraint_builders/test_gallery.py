@@ -1,7 +1,5 @@
 """The gallery's problems are those that the papers describe."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Products that count some people alone: occupied units and households by their householders, beside dense algebra."""
 
-from __future__ import annotations
-
 from itertools import product as each
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Free memory is that of the container and of the process; what does not fit is refused before it is allocated."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tracemalloc

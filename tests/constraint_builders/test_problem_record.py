@@ -1,7 +1,5 @@
 """A problem is a frozen record: it cannot be changed, only replaced, and compares, prints and pickles as its fields."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from dataclasses import fields

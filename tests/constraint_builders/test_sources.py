@@ -1,7 +1,5 @@
 """Two measurements of the same cells: the combination is what all equations together say."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
-from tests.helpers.every import every
+from tests.helpers.refused import refused
 from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, invented_surveys
 
 numbers = st.floats(-1e6, 1e6)
@@ -55,24 +53,20 @@ def test_a_variance_may_be_one_for_all_cells() -> None:
     assert np.allclose(variances, 0.75)
 
 
-@every(
-    ("values", "variances", "message"),
-    [
-        ([[1.0], [2.0]], [0.0, 0.0], r"cell \(0,\): two sources know it exactly, as 1.0 and 2.0: correct one"),
-        ([[1.0], [3.0], [2.0]], [1.0, 0.0, 0.0], r"cell \(0,\): two sources know it exactly, as 3.0 and 2.0"),
-        ([[1.0], [2.0]], [1.0, -1.0], "variance of source 2 is negative"),
-        ([[1.0], [2.0]], [1.0, np.nan], "variance of source 2 is NaN"),
-        ([[1.0], [np.nan]], [1.0, 1.0], r"source 2, cell \(0,\): the value is nan: give a number"),
-        ([[1.0], [np.inf]], [1.0, 1.0], r"source 2, cell \(0,\): the value is inf: give a number"),
-        ([[1.0], [1.0, 2.0]], [1.0, 1.0], "same shape"),
-        ([[1.0, 2.0]], [[1.0]], r"source 1 has values of shape \(2,\) and variances of shape \(1,\)"),
-        ([[1.0]], [1.0, 1.0], "give values and variances of the same sources: got 1 and 2"),
-        ([], [], "give values and variances of the same sources"),
-    ],
+@refused(
+    ([[1.0], [2.0]], [0.0, 0.0], r"cell \(0,\): two sources know it exactly, as 1.0 and 2.0: correct one"),
+    ([[1.0], [3.0], [2.0]], [1.0, 0.0, 0.0], r"cell \(0,\): two sources know it exactly, as 3.0 and 2.0"),
+    ([[1.0], [2.0]], [1.0, -1.0], "variance of source 2 is negative"),
+    ([[1.0], [2.0]], [1.0, np.nan], "variance of source 2 is NaN"),
+    ([[1.0], [np.nan]], [1.0, 1.0], r"source 2, cell \(0,\): the value is nan: give a number"),
+    ([[1.0], [np.inf]], [1.0, 1.0], r"source 2, cell \(0,\): the value is inf: give a number"),
+    ([[1.0], [1.0, 2.0]], [1.0, 1.0], "same shape"),
+    ([[1.0, 2.0]], [[1.0]], r"source 1 has values of shape \(2,\) and variances of shape \(1,\)"),
+    ([[1.0]], [1.0, 1.0], "give values and variances of the same sources: got 1 and 2"),
+    ([], [], "give values and variances of the same sources"),
 )
-def test_what_cannot_be_combined_is_refused(values: Any, variances: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        combine_sources(values, variances)
+def test_what_cannot_be_combined_is_refused(values: Any, variances: Any) -> None:
+    combine_sources(values, variances)
 
 
 def test_exact_values_may_differ_by_rounding() -> None:

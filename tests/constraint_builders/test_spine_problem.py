@@ -9,6 +9,7 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.description.table_names import TableNames
 from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
+from tests.helpers.refused import refused
 
 
 @every("names", [("a * b", "a * b"), ("b * a", "a * b"), ("b * a", "b * a")])
@@ -48,24 +49,20 @@ def test_names_shapes_and_all() -> None:
     assert problem.desired.shape(("State", "age * sex")) == (1, 3, 2)
 
 
-@every(
-    ("observed", "desired", "message"),
-    [
-        ({"Town": {"total": 1.0}}, None, "no geolevel 'Town'"),
-        ({"State": {"race": 1.0}}, None, "'race' is not a variable"),
-        ({"County": {"age": [1.0, 2.0, 3.0]}}, None, r"must have shape \(\), \(2,\) or \(2, 3\)"),
-        ({"County": {"age": -1.0}}, None, "is negative"),
-        ({"County": {"age": np.nan}}, None, "is NaN"),
-        ({"State": {"total": 1.0}}, {"County": ["total"]}, "'total' is not estimable at County '44001'"),
-        ({"County": {"sex": [1.0, np.inf]}}, {"State": ["sex"]}, "'sex' is not estimable at State '44'"),
-        ({"State": {}}, None, "at least one observed table"),
-        ({"State": 1.0}, None, "must be given as {table: variance}"),
-        ({"State": {"total": 1.0}}, {"State": "some"}, "must be a list, or 'all'"),
-    ],
+@refused(
+    ({"Town": {"total": 1.0}}, None, "no geolevel 'Town'"),
+    ({"State": {"race": 1.0}}, None, "'race' is not a variable"),
+    ({"County": {"age": [1.0, 2.0, 3.0]}}, None, r"must have shape \(\), \(2,\) or \(2, 3\)"),
+    ({"County": {"age": -1.0}}, None, "is negative"),
+    ({"County": {"age": np.nan}}, None, "is NaN"),
+    ({"State": {"total": 1.0}}, {"County": ["total"]}, "'total' is not estimable at County '44001'"),
+    ({"County": {"sex": [1.0, np.inf]}}, {"State": ["sex"]}, "'sex' is not estimable at State '44'"),
+    ({"State": {}}, None, "at least one observed table"),
+    ({"State": 1.0}, None, "must be given as {table: variance}"),
+    ({"State": {"total": 1.0}}, {"State": "some"}, "must be a list, or 'all'"),
 )
-def test_bad_descriptions_are_refused(observed: dict, desired: dict | None, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Problem(SMALL, observed, spine=SPINE, desired=desired)
+def test_bad_descriptions_are_refused(observed: dict, desired: dict | None) -> None:
+    Problem(SMALL, observed, spine=SPINE, desired=desired)
 
 
 def test_exact_values_that_contradict_are_refused() -> None:

@@ -1,7 +1,5 @@
 """What ties numbers together, against the left null space of a dense matrix of what every table counts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which solver is exact for what, and what it costs: the table that the README shows."""
 
-from __future__ import annotations
-
 from blue_solvers.contract import Capability
 from blue_solvers.solvers.registry import SOLVERS
 

@@ -1,7 +1,5 @@
 """What every room keeps, as properties of whatever is invented: each with the test that holds it."""
 
-from __future__ import annotations
-
 INVARIANTS: dict[str, dict[str, tuple[str, str]]] = {  # by room and property the file, below tests, and its test
     "solvers": {
         "equal exact arithmetic on every feature or raise": (

@@ -1,7 +1,5 @@
 """Every part of the toolkit that takes a problem, and a check of what it gives against dense algebra."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Feature support: for every part and feature, supported or refused by name; checked pair by pair."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from blue_solvers import SOLVERS, Solver

@@ -1,7 +1,5 @@
 """Every part against every feature: what it gives is right, or it refuses by name. The page in docs is this table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Write the tables that documents hold: ``python -m tests.feature_support.written`` after a change."""
 
-from __future__ import annotations
-
 import re
 
 from tests.feature_support import capabilities, refusals

@@ -1,7 +1,5 @@
 """Four newcomers go from nothing to an answer along docs/start/*.md, in half the commands and lines that it took."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

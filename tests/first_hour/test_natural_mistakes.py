@@ -1,7 +1,5 @@
 """What goes wrong by itself in files of tables is refused by name, named in what is printed, or read rightly."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A solver that is right but for one flaw, which `check_solver` is to find."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ Nothing of the package's own writer: columns, spellings, partitions, integer wid
 are those of the facts. What was drawn is kept, for references that work everything out anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

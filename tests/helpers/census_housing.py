@@ -1,7 +1,5 @@
 """A folder of households and units of DHC: two histograms in the same geounits, tied by tenure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders of redistricting and DHC persons of the same invented blocks, in block groups that cross."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nothing here comes from the package but the partitions of household types, which other tests compare with their source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Folders of persons, households and units of the same invented blocks, in groups that cross, and dense algebra."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Good inputs of every kind that the command reads, small ones."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

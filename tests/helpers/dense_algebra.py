@@ -1,7 +1,5 @@
 """The best linear unbiased estimate by dense algebra, in the null space of what is known exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -3,8 +3,6 @@
 Where rank counts, entries are doubles that say so exactly: small whole numbers, or these times powers of two.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import flint

@@ -1,7 +1,5 @@
 """Runs of the command that are killed, and files that are damaged or replaced between them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

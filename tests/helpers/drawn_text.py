@@ -1,7 +1,5 @@
 """What a picture says, and whether it can be read: text that collides or is clipped, by the renderer's own boxes."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg

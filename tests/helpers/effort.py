@@ -1,7 +1,5 @@
 """How far tests go: every property is always tried, at length by ``-m slow`` and ``--hypothesis-profile=thorough``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

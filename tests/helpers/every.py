@@ -1,7 +1,5 @@
 """One test over many cases, where a test each would cost more than what it tries."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import warnings

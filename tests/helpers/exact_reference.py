@@ -1,7 +1,5 @@
 """Marginal rows and their ranks in exact arithmetic; shares no numerics with the package."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

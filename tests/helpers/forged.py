@@ -1,7 +1,5 @@
 """Sealed JSON files with every part in turn replaced by something else, and sealed anew."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A small grouped hierarchy, a sample of it and base forecasts, as arrays and as frames."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small files that would crash what reads them, or fill its memory: a table of them for every format."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """Malformed files of every kind that the command reads: made from good ones, by rule and by chance."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Callable, Iterator

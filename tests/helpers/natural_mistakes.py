@@ -4,8 +4,6 @@ A case is what it is, the file, flags of the command, and its end: `Refused` wit
 the words that are printed beside estimates, or `Read` with the rows that are meant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """One number in every kind that Python and numpy have, and everything that is no real number."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any

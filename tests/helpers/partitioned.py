@@ -1,7 +1,5 @@
 """A problem to be cut into parts, and estimates read back from the files of its parts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import signal

@@ -1,7 +1,5 @@
 """Small random spines, and variances on them by dense algebra: the independent reference of these tests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Commands that end with one line on standard error and exit code 2."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """A folder behind HTTP on this machine, as a browser needs it for modules and workers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """Shapes of places in well-known binary."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

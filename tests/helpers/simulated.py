@@ -1,7 +1,5 @@
 """Settings of small mechanisms, and releases that the command simulates by them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

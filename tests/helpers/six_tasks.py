@@ -4,8 +4,6 @@ Each takes the same things and gives the same. What is written before needs noth
 776b9f0, and ran there too.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import tracemalloc

@@ -4,8 +4,6 @@ They are of three branches of two states, one of which is cut in two as by Ameri
 same place in tabulation in both, so that every kind of place is cut somewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

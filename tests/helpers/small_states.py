@@ -1,7 +1,5 @@
 """Small invented states on a spine like that of 2020, stored, and the same estimated from dense matrices alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

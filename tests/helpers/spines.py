@@ -1,7 +1,5 @@
 """Spines and problems on them that hypothesis invents, and their estimate by dense linear algebra."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sixty-odd ways in which a folder of measurement files is spoilt on its way, and what has to become of each."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass

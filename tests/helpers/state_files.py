@@ -1,7 +1,5 @@
 """Measurement files of a small state, written and read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Invented surveys of the same people, and every single measurement of theirs as a row over the finest cells."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

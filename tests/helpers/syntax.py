@@ -1,7 +1,5 @@
 """The syntax of files, read once by all that look at it."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

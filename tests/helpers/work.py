@@ -1,7 +1,5 @@
 """Work that is counted instead of timed: the same on any machine, however busy."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType, ModuleType

@@ -1,7 +1,5 @@
 """Conversions of privacy loss against published values, brute-force minimisation, and one another."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

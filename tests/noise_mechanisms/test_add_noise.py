@@ -1,7 +1,5 @@
 """Noisy measurements of a problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +13,7 @@ from constraint_builders.description.noise import NOISE_LAWS
 from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.laws import Gaussian, draw
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 SCHEMA = Schema({"a": 3, "b": 2})
 OBSERVED = {"total": 0.0, "a": [1.0, 4.0, 100.0], "b": np.inf, "detailed": 9.0}
@@ -83,18 +82,14 @@ def test_correlated_noise_has_its_covariance() -> None:
     assert (abs(np.cov(noise) - B @ B.T) <= 5 * np.sqrt(2 / DRAWS) * np.outer(sizes, sizes)).all()
 
 
-@every(
-    ("truth", "message"),
-    [
-        (np.zeros(3), "truth must have shape"),
-        (np.zeros((4, 1)), "truth must have shape"),
-        (np.full(4, np.nan), r"table 'B', cell \(B=0\) is nan: .* is added to finite numbers"),
-        ([1, 2, 3, np.inf], "is inf: .* is added to finite numbers"),
-    ],
+@refused(
+    (np.zeros(3), "truth must have shape"),
+    (np.zeros((4, 1)), "truth must have shape"),
+    (np.full(4, np.nan), r"table 'B', cell \(B=0\) is nan: .* is added to finite numbers"),
+    ([1, 2, 3, np.inf], "is inf: .* is added to finite numbers"),
 )
-def test_truth_refused(truth: np.ndarray, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        add_noise(gallery.toy(), truth)
+def test_truth_refused(truth: np.ndarray) -> None:
+    add_noise(gallery.toy(), truth)
 
 
 def test_correlated_noise_refused() -> None:

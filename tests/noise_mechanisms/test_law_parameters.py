@@ -1,7 +1,5 @@
 """Every numeric parameter of every law: any kind of number gives the same law, and the law is the one enumerated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

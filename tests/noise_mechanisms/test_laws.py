@@ -4,8 +4,6 @@ Every statistical test rejects at 1e-6. With a fixed seed that is the chance tha
 test was written; OpenDP takes no seed, so for release-grade draws it is the false-alarm rate of every run.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import tomllib

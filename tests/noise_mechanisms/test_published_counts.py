@@ -1,7 +1,5 @@
 """Rounded and perturbed counts: what is said of a law beside what it publishes, enumerated and drawn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ from constraint_builders import Problem, Schema
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding, draw
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 SMALL = [{0: 1.0}, {-1: 0.4, 0: 0.3, 2: 0.3}, {-2: 0.1, 0: 0.9}, {-1: 0.25, 0: 0.5, 1: 0.25}]
 TURNS = CellKey([*SMALL, {-3: 0.5, 3: 0.5}], repeated=2)
@@ -139,22 +138,18 @@ def test_what_is_no_table_is_refused(text: str, said: str, tmp_path: Path) -> No
         CellKey.read(tmp_path / "table.csv")
 
 
-@every(
-    ("make", "said"),
-    [
-        (lambda: RandomRounding(1), "base is 1: give a whole number of 2 or more"),
-        (lambda: Rounding(2.5), "base"),
-        (lambda: Rounding(2**60), "not exact in float64"),
-        (lambda: RandomRounding(3).publish([-1]), "counts hold -1"),
-        (lambda: Rounding(3).publish([1.5]), "counts hold 1.5"),
-        (lambda: CellKey([]), "got an empty one"),
-        (lambda: CellKey({0: 1.0}), "a list of rows"),
-        (lambda: CellKey([[1.0]]), "a list of rows"),
-        (lambda: CellKey([{0: 1.0}, {0.5: 1.0}]), "a change is to be a whole number"),
-        (lambda: CellKey(SMALL, repeated=9), "repeated is 9"),
-        (lambda: RandomRounding(3).release_sample(2), "not drawn of release grade"),
-    ],
+@refused(
+    (lambda: RandomRounding(1), "base is 1: give a whole number of 2 or more"),
+    (lambda: Rounding(2.5), "base"),
+    (lambda: Rounding(2**60), "not exact in float64"),
+    (lambda: RandomRounding(3).publish([-1]), "counts hold -1"),
+    (lambda: Rounding(3).publish([1.5]), "counts hold 1.5"),
+    (lambda: CellKey([]), "got an empty one"),
+    (lambda: CellKey({0: 1.0}), "a list of rows"),
+    (lambda: CellKey([[1.0]]), "a list of rows"),
+    (lambda: CellKey([{0: 1.0}, {0.5: 1.0}]), "a change is to be a whole number"),
+    (lambda: CellKey(SMALL, repeated=9), "repeated is 9"),
+    (lambda: RandomRounding(3).release_sample(2), "not drawn of release grade"),
 )
-def test_what_is_no_law_is_refused(make: object, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        make()
+def test_what_is_no_law_is_refused(make: object) -> None:
+    make()

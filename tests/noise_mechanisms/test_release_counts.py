@@ -3,8 +3,6 @@
 References sum the laws' weights themselves. OpenDP takes no seed: every test's false-alarm rate is 1e-6 in each run.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Theta sums have all their terms."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Invent problems by seeds, judge every solver, and print what to paste to see a disagreement again."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What a solver says of a problem, in every way that it can be asked, beside what is so."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Problems of any kind and size that a seed invents, with their exact answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

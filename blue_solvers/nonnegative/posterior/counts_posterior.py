@@ -292,14 +292,14 @@ class _Chains:
         """Redraw each chain's concentration from its law given the counts."""
         if self._grid.size == 1:
             return
-        for chain, (state, total) in enumerate(zip(self._states, self._totals, strict=True)):
-            values, times = np.unique(state, return_counts=True)
-            a = self._grid[:, None]
-            logs = ((gammaln(values + a) - gammaln(a)) * times).sum(axis=1)
-            whole = state.size * self._grid
-            logs += gammaln(whole) - gammaln(total + whole)
-            weights = np.exp(logs - logs.max())
-            self._concentrations[chain] = self._rng.choice(self._grid, p=weights / weights.sum())
+        values, places = np.unique(self._states, return_inverse=True)
+        places = places.reshape(_CHAINS, -1) + np.arange(_CHAINS)[:, None] * values.size
+        times = np.bincount(places.ravel(), minlength=_CHAINS * values.size).reshape(_CHAINS, -1)
+        a, whole = self._grid[:, None], self._states.shape[1] * self._grid
+        logs = times @ (gammaln(values + a) - gammaln(a)).T + gammaln(whole) - gammaln(self._totals[:, None] + whole)
+        upto = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
+        drawn = self._rng.random((_CHAINS, 1))
+        self._concentrations[:] = self._grid[(upto / upto[:, -1:] <= drawn).sum(axis=1)]
 
     def _advance(self, turns: int) -> None:
         for start in range(0, turns, _TURNS_AT_ONCE):

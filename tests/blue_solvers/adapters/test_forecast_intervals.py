@@ -1,7 +1,5 @@
 """Intervals of reconciled forecasts by the sample, against dense refits; non-negative ones; parameters and copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """Reconciled forecasts where a number could be wrong without a word: gaps, refits, unequal or singular covariances."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

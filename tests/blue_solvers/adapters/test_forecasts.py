@@ -1,7 +1,5 @@
 """Reconciled forecasts, against dense generalised least squares and against hierarchicalforecast."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Others' estimates in the shapes that they come in, laid out and judged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Archives of arrays that are damaged, or say more than they hold, are refused by name and fill no memory."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import tempfile

@@ -1,7 +1,5 @@
 """Measurements of marginals as private-pgm and OpenDP have them, against dense least squares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import combinations
 from types import SimpleNamespace

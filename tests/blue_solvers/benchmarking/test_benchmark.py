@@ -1,7 +1,5 @@
 """Benchmarks of solvers: what is measured, by any solver, interrupted and gone on with."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass, fields
@@ -19,8 +17,8 @@ from blue_solvers.benchmarking.one_pair import Costs
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
-from tests.helpers.every import every
 from tests.helpers.places import ROOT
+from tests.helpers.refused import refused
 
 TABLE = "table,sex,value,variance\ntotal,*,21,1\nsex,female,9,2\nsex,male,11,2\n"
 
@@ -173,21 +171,18 @@ def test_what_is_another_problem_or_solver_is_measured_again(tmp_path: Path, mon
     assert len(measured) == len(cases)
 
 
-@every(
-    ("arguments", "options", "message"),
-    [
-        (([gallery.toy()],), {}, "problems must have names"),
-        (({"toy": 3},), {}, "problem 'toy' is no Problem"),
-        (({}, "dense"), {}, "solvers must be several"),
-        (({}, ["dens"]), {}, "no solver 'dens': there are"),
-        (({}, [3]), {}, "a solver is a name or a configured Solver"),
-        (({},), {"columns": 0}, "columns must be 1 or more"),
-        (({},), {"timeout": 0}, "timeout must be above 0"),
-    ],
+@refused(
+    (([gallery.toy()],), {}, "problems must have names"),
+    (({"toy": 3},), {}, "problem 'toy' is no Problem"),
+    (({}, "dense"), {}, "solvers must be several"),
+    (({}, ["dens"]), {}, "no solver 'dens': there are"),
+    (({}, [3]), {}, "a solver is a name or a configured Solver"),
+    (({},), {"columns": 0}, "columns must be 1 or more"),
+    (({},), {"timeout": 0}, "timeout must be above 0"),
+    error=(TypeError, ValueError),
 )
-def test_what_is_wrong_is_named(arguments: tuple, options: dict, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        benchmark(*arguments, **options)
+def test_what_is_wrong_is_named(arguments: tuple, options: dict) -> None:
+    benchmark(*arguments, **options)
 
 
 def test_a_solver_that_no_other_process_has() -> None:

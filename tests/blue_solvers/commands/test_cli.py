@@ -1,7 +1,5 @@
 """The command: what it writes and prints, how it refuses bad input, and that it leaves nothing half-written."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The fit of measurements, and what the command says of it, against dense least squares and simulation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

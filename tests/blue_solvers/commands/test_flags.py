@@ -1,7 +1,5 @@
 """A flag means the same in every command."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands of earlier versions do what their new words do, and say these."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

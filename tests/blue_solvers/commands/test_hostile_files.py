@@ -1,7 +1,5 @@
 """Small files that would crash a process or fill its memory are refused in one line, whatever reads them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """``blue-solvers estimate --only`` on files as released: DHC persons, redistricting persons and redistricting units."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``blue-solvers estimate`` of two products of the same blocks, from files to answers, beside dense least squares."""
 
-from __future__ import annotations
-
 import io
 import json
 from contextlib import redirect_stdout

@@ -1,7 +1,5 @@
 """``blue-solvers estimate --only``: households and units beside persons, from files to answers, and dense algebra."""
 
-from __future__ import annotations
-
 from itertools import product as each
 from pathlib import Path
 

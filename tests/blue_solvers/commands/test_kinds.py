@@ -1,7 +1,5 @@
 """A folder or a file that a command does not take is said to be what it is, with what can be done with it."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Paths are taken literally: no part of them is a pattern, an address or a home."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Thousands of malformed files: each is valid, or refused in one line that names a file, and nothing is left."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -1,7 +1,5 @@
 """Every number in every flag: the work is done and its figures are numbers, or one line says what is wrong."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

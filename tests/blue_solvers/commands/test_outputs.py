@@ -1,7 +1,5 @@
 """Every subcommand, every output that it writes, every bad place for it: one line, and nothing is changed."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A result of some of a folder's geounits knows which places it holds in part, however it was made and is asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors that are planted in a folder of measurements: the command finds each, by name, in memory and streamed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Progress: a bar on a terminal, a line now and then in a log, the time left where parts are alike."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

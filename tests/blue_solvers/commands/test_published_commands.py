@@ -1,7 +1,5 @@
 """The commands that answer by published table write what the library says, and refuse in one line."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command and the door for frames on tables that say no precision, since they were rounded or perturbed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

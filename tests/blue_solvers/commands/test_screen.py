@@ -1,7 +1,5 @@
 """What the command says: text from data is text, and streams that are closed, full or left do not stop the work."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

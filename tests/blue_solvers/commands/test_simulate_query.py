@@ -1,7 +1,5 @@
 """From true counts by block to a noisy release, to estimates at every geolevel, to answers with intervals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

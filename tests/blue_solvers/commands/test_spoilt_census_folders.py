@@ -1,7 +1,5 @@
 """Folders of measurement files that were spoilt on their way: refused by name, named, or answered rightly."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

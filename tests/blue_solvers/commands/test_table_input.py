@@ -1,7 +1,5 @@
 """The command on the tables that people have, long and wide, in every format: what the library says of them."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

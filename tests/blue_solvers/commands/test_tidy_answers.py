@@ -1,7 +1,5 @@
 """Answers about many places and whole tables, tidy in a file: those of one dense least squares."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A bad fit, or nothing that ties numbers together, is said by every command that reads them, and is an exit code."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Products of every component with its own matrices, against the matrix of the whole block."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

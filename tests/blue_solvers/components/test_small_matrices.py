@@ -1,7 +1,5 @@
 """The algebra of small matrices against dense linear algebra on one system at a time."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Leaves of which exact rows leave one direction, hardly told from none, against fractions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any, NamedTuple
 

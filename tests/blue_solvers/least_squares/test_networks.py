@@ -1,7 +1,5 @@
 """Real networks: an hour of the grid beside the published answer of a general solver, and closed cycles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

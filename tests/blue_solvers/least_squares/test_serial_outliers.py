@@ -1,7 +1,5 @@
 """Outliers taken out one by one are those of solving anew after each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

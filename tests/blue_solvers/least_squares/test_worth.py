@@ -1,7 +1,5 @@
 """What to measure and what to drop next: every figure is that of solving anew, and greedy sets beside the best."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

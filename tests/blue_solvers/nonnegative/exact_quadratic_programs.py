@@ -1,7 +1,5 @@
 """Least squares over bounded cells in exact rationals: every set of cells on their bounds is tried."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache

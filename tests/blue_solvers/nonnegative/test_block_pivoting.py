@@ -1,7 +1,5 @@
 """Programs solved together, by which cells are at bounds: against rationals, and Newton steps one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bounds of any sign on observed cells and sums of tables, of a geography and of equations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fits over eight decades of variances, without a detailed table: optima in exact rationals, proofs that hold."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Inverted tests against profiles worked out with scipy, their coverage, and what they refuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Refined intervals and their coverage on problems of every kind, against sets of cells written out one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

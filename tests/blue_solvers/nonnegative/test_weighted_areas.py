@@ -3,8 +3,6 @@
 Matrices are written out from descriptions; optima are worked out in rationals, bounds by linear programs.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

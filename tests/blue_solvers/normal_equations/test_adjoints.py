@@ -1,7 +1,5 @@
 """The weights of functionals and the variances of cells are right however much noise differs in size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Conjugate gradients: the columns that they solve, and those that no number solves."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from blue_solvers.normal_equations.krylov import conjugate_gradients

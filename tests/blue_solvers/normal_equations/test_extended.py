@@ -1,7 +1,5 @@
 """Sweeps in extended precision beside ball arithmetic of 600 bits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from flint import arb, arb_mat, ctx

@@ -1,6 +1,4 @@
-"""CHOLMOD, its two interfaces, and scipy in its place."""
-
-from __future__ import annotations
+"""CHOLMOD, its two interfaces, and scipy in its place; the size of a factor, and small matrices inverted whole."""
 
 import os
 import pickle
@@ -8,12 +6,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import linalg, sparse
 
 from blue_solvers import blue
-from blue_solvers.normal_equations import factorisation
-from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.normal_equations import factorisation, inverses
+from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
+from blue_solvers.normal_equations.factorisation import entries_of_factor, factorise
+from blue_solvers.normal_equations.inverses import DenseFactor, is_cheaper_dense
 from constraint_builders import Problem, Schema, gallery, memory
+from tests.helpers.effort import examples
+from tests.helpers.oracles.description import of_tables
+from tests.helpers.oracles.exact import solve
 
 MATRIX = sparse.csr_array(np.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]]))
 INDEFINITE = sparse.csr_array(np.array([[1.0, 2], [2, 1]]))
@@ -127,3 +132,85 @@ def test_what_would_not_fit_is_refused_with_its_bytes(name: str, monkeypatch: py
     memory._free_in.cache_clear()
     with pytest.raises(MemoryError, match=r"needs .*iB and 128 KiB are free"):
         blue(problem, name)
+
+
+@examples(30)
+@given(seed=st.integers(0, 10_000), width=st.sampled_from([1.0, 2.0**28]))
+def test_squares_and_solutions_are_those_of_the_matrix(seed: int, width: float) -> None:
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(1, 9)), int(rng.integers(1, 9))
+    root = rng.standard_normal((n, n)) + 3 * np.eye(n)
+    N = root @ root.T
+    U = rng.standard_normal((n, k)) * (rng.random((n, k)) < 0.6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inverses, "MOST_BYTES", width)
+        factor = DenseFactor(sparse.csr_array(N))
+        found = factor.squares(sparse.csc_array(U))
+    expected = np.linalg.solve(N, U)
+    size = np.linalg.cond(N) * 1e-12
+    np.testing.assert_allclose(found, np.einsum("ij,ij->j", U, expected), rtol=size, atol=size)
+    np.testing.assert_allclose(factor.solve(U), expected, rtol=size, atol=size)
+
+
+def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
+    with pytest.raises(ValueError, match="not positive definite"):
+        DenseFactor(sparse.csr_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
+
+
+@pytest.mark.parametrize("ratio", [3.0, 1e4, 1e8])
+def test_variances_by_either_inverse(ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, tables = Schema({"a": 3, "b": 2, "c": 2}), ["total", "a", "a * b", "b * c", "detailed"]
+    layout = Problem(schema, dict.fromkeys(tables, 1.0))
+    problem = layout.with_variances(ratio ** np.random.default_rng(3).random(layout.observed.size))
+    exact = solve(of_tables(problem), np.zeros(problem.observed.size)).variances
+    asked = []
+    for cheaper in (True, False):
+        monkeypatch.setattr(
+            "blue_solvers.normal_equations.inverses.is_cheaper_dense",
+            lambda _, cheaper=cheaper: asked.append(cheaper) or cheaper,
+        )
+        np.testing.assert_allclose(variances_by_selected_inversion(problem), exact, rtol=1e-8)
+    assert asked == [True, False]
+
+
+def test_dense_where_few_equations_share_many_cells_and_not_in_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = gallery.pl94()
+    cellwise = problem.with_variances(np.random.default_rng(0).uniform(1, 3, problem.observed.size))
+    dense = blue(cellwise, "cholesky").variances()
+    monkeypatch.setattr(inverses, "is_cheaper_dense", lambda _: False)
+    np.testing.assert_allclose(dense, variances_by_selected_inversion(cellwise), rtol=1e-10)
+    monkeypatch.undo()
+    assert is_cheaper_dense(sparse.csc_array(np.ones((50, 3_000))))
+    assert not is_cheaper_dense(sparse.eye_array(5_000, format="csc"))
+
+
+needs_order = pytest.mark.skipif(not factorisation.cholmod_gives_triangles(), reason="needs scikit-sparse 0.4")
+
+
+@examples(60, 8)
+@given(st.integers(0, 100_000))
+def test_entries_are_those_that_elimination_leaves(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 25))
+    has = rng.random((size, size)) < rng.choice([0.02, 0.1, 0.3])
+    has = has | has.T | np.eye(size, dtype=bool)
+    order = rng.permutation(size)
+    left = has[np.ix_(order, order)].copy()
+    for k in range(size):  # elimination, as it is written
+        below = np.flatnonzero(left[k + 1 :, k]) + k + 1
+        left[np.ix_(below, below)] = True
+    found = entries_of_factor(sparse.csc_matrix(has.astype(float)), order.astype(np.int64))
+    assert found.tolist() == np.tril(left).sum(axis=0).tolist()
+
+
+@needs_order
+def test_a_factor_that_would_not_fit_is_refused_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is made; a diagonal matrix of as many rows fits."""
+    full = sparse.csc_array(99 * np.eye(60) + 1)
+    monkeypatch.setattr(factorisation, "SURE_BYTES", 0.0)
+    for module in (factorisation, memory):
+        monkeypatch.setattr(module, "free_memory", lambda: 2048.0)
+    said = r"the Cholesky factor of 60 equations, 1,830 entries, needs 28.59 KiB and 2 KiB are free: use"
+    with pytest.raises(MemoryError, match=said):
+        factorise(full)
+    factorise(sparse.csc_array(sparse.diags_array(np.full(60, 99.0))))

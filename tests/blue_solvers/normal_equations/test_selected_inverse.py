@@ -1,7 +1,5 @@
 """Selected inversion against dense inverses, and its variances against those by applies."""
 
-from __future__ import annotations
-
 import numpy as np
 import psutil
 import pytest

@@ -1,7 +1,5 @@
 """Rows of much noise hold to rounding too, though in units of their noise nobody would see that they do not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -3,8 +3,6 @@
 The reference is the least noise g, y = x + F g, for which x is a table: dense algebra on the matrix of the counts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Variances far below the noise of the same cell, where nothing is known exactly: never 0."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the pictures show, read back from their Axes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,6 +11,7 @@ from matplotlib.figure import Figure
 from blue_solvers import pictures
 from constraint_builders import Spine
 from tests.helpers.places import ROOT
+from tests.helpers.refused import refused
 
 
 @pytest.fixture
@@ -33,17 +32,13 @@ def test_dots_lie_in_their_intervals(ax):
     assert ax.get_legend_handles_labels()[1] == ["truth", "noisy", "estimate"]
 
 
-@pytest.mark.parametrize(
-    ("readings", "message"),
-    [
-        ({}, "no readings"),
-        ({"y": ([1.0], [0.0], [2.0])}, "y has shape"),
-        ({"y": ([1.0, 3.0], [0.0, 0.0], [2.0, 2.0])}, "must lie in its interval"),
-    ],
+@refused(
+    ({}, "no readings"),
+    ({"y": ([1.0], [0.0], [2.0])}, "y has shape"),
+    ({"y": ([1.0, 3.0], [0.0, 0.0], [2.0, 2.0])}, "must lie in its interval"),
 )
-def test_readings_that_cannot_be_drawn(ax, readings, message):
-    with pytest.raises(ValueError, match=message):
-        pictures.dots_and_intervals(ax, ["a", "b"], readings)
+def test_readings_that_cannot_be_drawn(readings, ax) -> None:
+    pictures.dots_and_intervals(ax, ["a", "b"], readings)
 
 
 def test_quantiles_are_sorted_and_named(ax):
@@ -66,17 +61,13 @@ def test_band_holds_its_share_of_normal_residuals(ax):
         assert abs(inside - 0.8) < 4 * np.sqrt(0.8 * 0.2 / 4000)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"residuals": [np.nan]}, "nothing checks"),
-        ({"residuals": [1.0], "confidence_level": 1.0}, "level is 1"),
-        ({"residuals": [1.0], "named": 1}, "names must be given"),
-    ],
+@refused(
+    ({"residuals": [np.nan]}, "nothing checks"),
+    ({"residuals": [1.0], "confidence_level": 1.0}, "level is 1"),
+    ({"residuals": [1.0], "named": 1}, "names must be given"),
 )
-def test_quantiles_that_cannot_be_drawn(ax, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        pictures.normal_quantiles(ax, **arguments)
+def test_quantiles_that_cannot_be_drawn(arguments, ax) -> None:
+    pictures.normal_quantiles(ax, **arguments)
 
 
 def test_parents_stand_over_their_children(ax):
@@ -126,18 +117,14 @@ def test_regions_have_their_colours(ax):
     assert ax.get_xlim()[0] <= 0 < 3 <= ax.get_xlim()[1]
 
 
-@pytest.mark.parametrize(
-    ("features", "values", "options", "message"),
-    [
-        ([square(0, "a")], {"z": 1.0}, {}, "no feature has geoid 'z'"),
-        ([square(0, "a")], {}, {"key": "name"}, "no property 'name'"),
-        ([square(0, "a"), square(1, "a")], {"a": 1.0}, {}, "geoid 'a' is of several features"),
-        ([square(0, "a", "Point")], {}, {}, "'a' is a Point"),
-    ],
+@refused(
+    ([square(0, "a")], {"z": 1.0}, {}, "no feature has geoid 'z'"),
+    ([square(0, "a")], {}, {"key": "name"}, "no property 'name'"),
+    ([square(0, "a"), square(1, "a")], {"a": 1.0}, {}, "geoid 'a' is of several features"),
+    ([square(0, "a", "Point")], {}, {}, "'a' is a Point"),
 )
-def test_maps_that_cannot_be_drawn(ax, features, values, options, message):
-    with pytest.raises(ValueError, match=message):
-        pictures.region_map(ax, {"features": features}, values, "people", **options)
+def test_maps_that_cannot_be_drawn(features, values, options, ax) -> None:
+    pictures.region_map(ax, {"features": features}, values, "people", **options)
 
 
 def luminance(colour):

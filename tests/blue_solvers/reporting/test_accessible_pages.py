@@ -1,7 +1,5 @@
 """A page holds all it needs, says what its parts are to those who do not see them, and is seen in light and dark."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Maps on pages: every place that is listed, in its own shape, the darker the greater its first number."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A page in headless Chromium: it renders at two widths, sorts by mouse and key, downloads, and prints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of a stored result, made in memory or streamed: by its manifest, every file compared with its checksum."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """Pages of tables that were rounded, in areas that cross: the law, the fit, what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

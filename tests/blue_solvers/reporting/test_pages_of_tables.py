@@ -1,7 +1,5 @@
 """What the page of a long table says: the numbers are those of dense algebra, and what is not known is said."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

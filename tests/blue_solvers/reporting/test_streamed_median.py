@@ -1,7 +1,5 @@
 """The median by passes over pieces is numpy's of all of them, to the last bit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of estimates: read again as they were given, in groups of few cells, repeats listed where there are some."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

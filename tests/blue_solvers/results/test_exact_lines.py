@@ -1,7 +1,5 @@
 """Lines that are known exactly, of files as the facts describe them: sums of estimates leave no rounding in them."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A description of a result that says anything at all, with its right checksum: only documented exceptions."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

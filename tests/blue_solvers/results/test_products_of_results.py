@@ -1,7 +1,5 @@
 """Which product a result is of: by its settings where variables are of several, and by recodes of its variables."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How well lines are known, the smallest group that is, and what was published, against dense matrices over cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact standard errors are stored as if they had been given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Copies of figures, and how well exact counts are guessed: beside guesses made of figures that were drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

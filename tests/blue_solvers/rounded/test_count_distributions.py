@@ -1,7 +1,5 @@
 """How counts are spread, from rounded figures of them, and what estimates make of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

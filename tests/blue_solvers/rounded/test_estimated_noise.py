@@ -1,7 +1,5 @@
 """Factors of the noise by what tables disagree: beside the restricted likelihood, and over many draws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import optimize

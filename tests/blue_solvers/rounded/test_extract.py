@@ -1,7 +1,5 @@
 """The real censuses that ship with the package: what they have to be, and how they were made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """New Zealand's 29,889 small areas by one command: what it takes, and that its result is that of the bench."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

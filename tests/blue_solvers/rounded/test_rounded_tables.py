@@ -1,7 +1,5 @@
 """Estimates and possible counts of rounded tables, beside every table of counts that leads to the figures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

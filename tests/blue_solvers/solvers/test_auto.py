@@ -1,7 +1,5 @@
 """What `auto` chooses where equal variances fail, and why."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The paper's examples of what goes wrong where its assumptions fail, and the exact estimate that does not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

@@ -1,7 +1,5 @@
 """Conjugate gradients: when they stop, and what they say when they cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator
@@ -10,6 +8,7 @@ from blue_solvers import Cholesky, ConjugateGradient, ConvergenceError, Multigri
 from constraint_builders import Problem, Schema
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 LEAVES = 2_000
 RECONCILED = Problem(
@@ -59,20 +58,16 @@ def test_not_converged_names_the_next_step() -> None:
         blue(problem, ConjugateGradient(max_iterations=1)) @ rng.normal(size=41)
 
 
-@every(
-    ("options", "message"),
-    [
-        ({"rtol": 0.0}, "rtol must lie between 0 and 1"),
-        ({"rtol": 2.0}, "rtol"),
-        ({"rtol": np.nan}, "rtol"),
-        ({"preconditioner": "ilu"}, "preconditioner must be one of"),
-        ({"rows": "some"}, "rows must be"),
-        ({"rows": "all", "preconditioner": "multigrid"}, "rows='independent'"),
-    ],
+@refused(
+    ({"rtol": 0.0}, "rtol must lie between 0 and 1"),
+    ({"rtol": 2.0}, "rtol"),
+    ({"rtol": np.nan}, "rtol"),
+    ({"preconditioner": "ilu"}, "preconditioner must be one of"),
+    ({"rows": "some"}, "rows must be"),
+    ({"rows": "all", "preconditioner": "multigrid"}, "rows='independent'"),
 )
-def test_options_refused(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ConjugateGradient(**options)
+def test_options_refused(options: dict) -> None:
+    ConjugateGradient(**options)
 
 
 def test_multigrid_leaves_the_global_random_state_alone(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,5 @@
 """Every solver on every kind of problem, against exact rationals in units of each cell's standard error."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Areas that nest, overlap and cross: every solver beside exact arithmetic, every law, and a proof of every answer."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace

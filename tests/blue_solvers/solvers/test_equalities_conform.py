@@ -1,7 +1,5 @@
 """`check_solver` on problems with equalities A x = b, b not 0: every law, every solver, and solvers that break one."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any

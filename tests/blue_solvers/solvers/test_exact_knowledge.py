@@ -1,11 +1,17 @@
-"""Structural zeros and linear equalities, with a spine and without, in every solver that takes them."""
+"""Structural zeros, linear equalities and cells known exactly, with a spine and without, in every solver."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, Solver, UnsupportedProblemError, blue
-from constraint_builders import Problem, Schema, Spine
+from blue_solvers.structured.nearest import exact_in_part, variance_ratio
+from blue_solvers.testing import check_solver
+from constraint_builders import Problem, Schema, Spine, gallery
+from tests.helpers.effort import examples
 from tests.helpers.every import every
+from tests.helpers.oracles.invent import Kind, invent, with_zeros
 from tests.helpers.spines import SCHEMA
 
 IN_TWO_PASSES = ["two_pass", ConjugateGradient(preconditioner="two_pass")]
@@ -98,3 +104,51 @@ def test_the_known_sum_of_many_blocks_is_kept(count: int, decades: int) -> None:
     assert (abs(x - expected) <= 1e-9 * np.sqrt(variances)).all()
     assert abs(x.sum() - 7.0) <= 1e-12 * abs(x).sum()
     np.testing.assert_allclose(P.variances(), variances * (1 - variances / variances.sum()), rtol=1e-7)
+
+
+SOLVER = ConjugateGradient(preconditioner="two_pass")
+
+
+def test_every_law_of_the_contract_with_exact_and_unmeasured_cells_in_one_table() -> None:
+    variances = np.random.default_rng(0).uniform(1, 3, (3, 4))
+    variances[0, 1] = variances[2, 3] = 0
+    variances[1, 2] = np.inf
+    a = [1.0, 0.0, 2.0]
+    problem = Problem(Schema({"a": 3, "b": 4}), {"total": 1.0, "a": a, "detailed": variances}, ["a", "b"])
+    assert exact_in_part(problem).tolist() == [2, 5, 15]
+    whole = Problem(problem.schema, {"total": 0.0, "a": a, "detailed": variances}, ["a", "b"])
+    assert exact_in_part(whole).tolist() == [2, 5, 15]  # not of a table that is exact as a whole
+    check_solver(SOLVER, problem)
+    assert blue(problem, SOLVER).info.error_bound is None
+
+
+def test_exact_or_not_measured_and_nothing_between() -> None:
+    problem = Problem(Schema({"a": 3, "b": 2}), {"a": [0.0, np.inf, np.inf], "a * b": 2.0, "total": 1.0})
+    check_solver(SOLVER, problem)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_iterations_are_those_without_exact_cells(count: int) -> None:
+    plain = gallery.cube(4, 4)
+    variances = np.random.default_rng(0).uniform(1, 3, plain.observed.size)
+    some = variances.copy()
+    some[np.random.default_rng(1).choice(plain.observed.size, count, replace=False)] = 0
+    iterations = []
+    for problem in (plain.with_variances(variances), plain.with_variances(some)):
+        P = blue(problem, SOLVER)
+        _, info = P.apply(np.sqrt(problem.variances) * np.random.default_rng(2).standard_normal(problem.observed.size))
+        iterations.append(info.iterations)
+        assert variance_ratio(problem) < 3
+        assert info.error_bound < 1e-8
+    assert abs(iterations[1] - iterations[0]) <= 2
+
+
+@examples(40)
+@given(seed=st.integers(0, 100_000))
+def test_the_adjoint_is_the_transpose_where_cells_are_known_to_be_empty(seed: int) -> None:
+    """Also of exact values that contradict it."""
+    kind = Kind(decades=2.0, unmeasured=False)
+    found = (own for s in range(seed, seed + 500) if (own := invent(s, kind, with_zeros)))
+    problem = next(own for case in found if (own := case.description.problem()).exact.any())
+    P = blue(problem, "two_pass")
+    np.testing.assert_allclose((P.T @ np.eye(problem.desired.size)).T, P @ np.eye(problem.observed.size), atol=1e-8)

@@ -1,7 +1,5 @@
 """Every solver on invented problems of every feature: values, variances, transpose, functionals, proofs and fits."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress

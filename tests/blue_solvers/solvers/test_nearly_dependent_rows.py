@@ -1,7 +1,5 @@
 """Equations some of which nearly follow from others: right, or refused by name."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import flint

@@ -1,7 +1,5 @@
 """A kind of noise is one class: solvers take one that they have never heard of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

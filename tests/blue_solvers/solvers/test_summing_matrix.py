@@ -1,7 +1,5 @@
 """Nodes that sum leaves: trees, forests, crossed hierarchies, weights; against dense least squares on the leaves."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +12,7 @@ from blue_solvers import SOLVERS, UnsupportedProblemError, blue
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 EXACT_SOLVERS = [name for name in SOLVERS if name not in ("sea_blue", "two_pass", "areas")]
 
@@ -132,28 +130,24 @@ def test_exact_values_that_contradict_one_another_are_refused() -> None:
             problem.vector({"x": y})
 
 
-@every(
-    ("S", "variances", "message"),
-    [
-        (
-            [[1, 1], [1, 0]],
-            [1.0, 2.0, 3.0],
-            r"must be a number or have shape \(2,\), one for every row of S: got \(3,\)",
-        ),
-        ([[1, 1], [1, 0]], [[1.0, 0.0], [0.0, 1.0]], "one for every row of S"),
-        ([[1, 1], [1, 0]], [1.0, -2.0], "variances is negative"),
-        ([[1, np.nan], [1, 0]], 1.0, "S holds NaN"),
-        ([1.0, 1.0], 1.0, "S must be a matrix"),
-        ([[1j, 1.0]], 1.0, "S does not hold numbers but complex numbers"),
-        (np.zeros((0, 2)), 1.0, "S must have a row for every node"),
-        ([[1, 1], [1, 0]], "some", "variances is 'some': give a number, not text"),
-        ([[1, 1], [1, 0], [0, 1]], [1.0, np.inf, np.inf], "row 1 of S is not estimable"),
-        ([[1, 1, 0], [0, 1, 1], [1, 0, 0]], [1.0, np.inf, 1.0], "not estimable"),
-    ],
+@refused(
+    (
+        [[1, 1], [1, 0]],
+        [1.0, 2.0, 3.0],
+        r"must be a number or have shape \(2,\), one for every row of S: got \(3,\)",
+    ),
+    ([[1, 1], [1, 0]], [[1.0, 0.0], [0.0, 1.0]], "one for every row of S"),
+    ([[1, 1], [1, 0]], [1.0, -2.0], "variances is negative"),
+    ([[1, np.nan], [1, 0]], 1.0, "S holds NaN"),
+    ([1.0, 1.0], 1.0, "S must be a matrix"),
+    ([[1j, 1.0]], 1.0, "S does not hold numbers but complex numbers"),
+    (np.zeros((0, 2)), 1.0, "S must have a row for every node"),
+    ([[1, 1], [1, 0]], "some", "variances is 'some': give a number, not text"),
+    ([[1, 1], [1, 0], [0, 1]], [1.0, np.inf, np.inf], "row 1 of S is not estimable"),
+    ([[1, 1, 0], [0, 1, 1], [1, 0, 0]], [1.0, np.inf, 1.0], "not estimable"),
 )
-def test_bad_input_is_refused(S: list, variances: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Problem.from_summing_matrix(S, variances)  # type: ignore[arg-type]
+def test_bad_input_is_refused(S: list, variances: object) -> None:
+    Problem.from_summing_matrix(S, variances)  # type: ignore[arg-type]
 
 
 @examples(40)

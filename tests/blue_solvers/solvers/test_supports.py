@@ -1,6 +1,4 @@
-"""What a solver supports is what `blue` takes, of every kind of problem."""
-
-from __future__ import annotations
+"""What a solver supports is what `blue` takes, of every kind of problem, and what the table of capabilities says."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+import blue_solvers
 from blue_solvers import (
     SOLVERS,
     ConjugateGradient,
@@ -26,10 +25,12 @@ from blue_solvers import (
 )
 from blue_solvers.testing import check_solver
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
+from tests.feature_support.capabilities import as_markdown, capabilities
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Kind, all_kinds, invent, plain_tables
+from tests.helpers.places import README
 
 CONFIGURED: list[Solver] = [
     *(solver() for solver in SOLVERS.values()),
@@ -109,7 +110,7 @@ def test_covariance_operators(seed: int, solves: bool, definite: bool) -> None:
     reason = SOLVERS["dense"]().supports(problem)
     assert (reason is None) == bool((np.linalg.eigvalsh(covariance) > 0).all())
     if reason is not None:
-        with pytest.raises(UnsupportedProblemError, match="not positive definite"):
+        with pytest.raises(UnsupportedProblemError, match=r"not positive (semi-)?definite"):
             blue(problem, "dense")
 
 
@@ -210,3 +211,25 @@ def test_check_solver_finds_who_does_not_support_what_it_says(flaw: str) -> None
 def test_check_solver_finds_nothing_in_the_truth() -> None:
     assert "supports_what_blue_takes" in check_solver(Liar()).laws
     check_solver(Liar(), gallery.toy())
+
+
+CAPABILITIES = capabilities()
+
+
+@every("capability", CAPABILITIES)
+def test_the_call_makes_the_solver(capability: object) -> None:
+    call = capability.call  # type: ignore[attr-defined]
+    solver = (
+        eval(call, {own.__name__: own for own in blue_solvers.SOLVERS.values()})
+        if "(" in call
+        else blue_solvers.SOLVERS[call]()
+    )
+    assert solver == capability.solver  # type: ignore[attr-defined]
+
+
+def test_every_solver_but_auto_is_in_the_table() -> None:
+    assert {c.solver.name for c in CAPABILITIES} == set(blue_solvers.SOLVERS) - {"auto"}
+
+
+def test_readme_shows_the_table() -> None:
+    assert as_markdown() in README.read_text()

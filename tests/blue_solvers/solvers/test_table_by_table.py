@@ -1,7 +1,5 @@
 """Variances some geounits at a time, and an estimate with its violation in one pass, are those of the whole."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What measuring off-spine entities would give: beside dense algebra, and for no greater loss."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A spine of which linear combinations of measured cells are known exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from blue_solvers import blue

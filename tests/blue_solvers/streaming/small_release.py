@@ -1,7 +1,5 @@
 """A release of measurement files of 72 blocks, with invented counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two counties as parts that need more than a limit of memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

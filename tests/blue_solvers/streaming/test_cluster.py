@@ -1,7 +1,5 @@
 """The passes on a cluster of worker processes: the same answer, also when a worker is killed midway."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Manifests and parts that say anything at all, with their right checksums: only documented exceptions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

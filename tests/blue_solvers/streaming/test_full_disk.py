@@ -1,7 +1,5 @@
 """A full disk is told in one line with the name of what was written; a streamed run goes on when there is space."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

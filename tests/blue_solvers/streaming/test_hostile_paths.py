@@ -1,7 +1,5 @@
 """Names and links never lead a run out of its folder, and foreign files stay."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

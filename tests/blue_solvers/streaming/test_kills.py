@@ -1,7 +1,5 @@
 """Whatever happens to a streamed run, it ends with the bytes of an undisturbed one or is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Combinations that are known exactly are written over the cells that say them with least noise, and mean the same."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

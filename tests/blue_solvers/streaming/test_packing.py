@@ -1,7 +1,5 @@
 """Arrays in bytes and back, whatever they hold."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Certificates of streamed estimates with equalities, and of parts split by table: sound, and the same anyhow."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What a streamed run says where parts cannot be proved: of which part it speaks, and the fit of all measurements."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

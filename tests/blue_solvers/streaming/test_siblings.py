@@ -1,7 +1,5 @@
 """Siblings that are one part together: as few parts as memory allows, and what they say is the same."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A signal ends the command in one line, whenever it comes."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Areas that cross inside the areas of one layer, streamed: beside exact arithmetic, and the same in memory."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

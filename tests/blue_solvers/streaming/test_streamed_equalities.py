@@ -1,7 +1,5 @@
 """Linear combinations of cells of any parts that are known exactly: kept as in memory, or refused."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Equalities over parts are kept however small their variance is beside the measurements'."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

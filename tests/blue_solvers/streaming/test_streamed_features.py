@@ -1,7 +1,5 @@
 """What streaming and stored results make of everything that a problem may have: the best estimate, or a refusal."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

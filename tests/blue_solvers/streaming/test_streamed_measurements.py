@@ -1,7 +1,5 @@
 """Noisy measurement files streamed to a stored result: as in memory, in limited memory, and again after a kill."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

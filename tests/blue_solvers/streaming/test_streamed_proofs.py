@@ -1,7 +1,5 @@
 """Proofs and fits of streamed estimates: put together of parts, never too small, stored, and kept from damage."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Streaming by subtree against the same passes in memory; killed runs, damaged files, the memory limit."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One run at a time in a folder, which is taken up by the same work only, and cleaned of nothing but ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A release of measurement files of uneven branches, with exact counts, zeros and tables that some geounits lack."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Iterations around the nearest structured problem: their bounds, their steps, and where leverages precondition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import combinations
 

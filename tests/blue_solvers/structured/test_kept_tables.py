@@ -1,7 +1,5 @@
 """Tables whose recodes would couple too many cells are left out of the preconditioner, not of the estimate."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

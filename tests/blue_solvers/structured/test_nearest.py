@@ -1,7 +1,5 @@
 """Conjugate gradients around the nearest structured problem: exact under any variances, in few steps of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the tests of uncertainty share."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

@@ -1,7 +1,5 @@
 """Covariances against the dense P Sigma P', and the routes to variances against one another."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Coverage of intervals by simulation, their refinement, and the replicates behind them."""
 
-from __future__ import annotations
-
 import pickle
 from itertools import pairwise
 
@@ -29,6 +27,7 @@ from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
 from tests.helpers.effort import lengths
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 LEVEL = 0.9
 REPLICATES = 3000
@@ -166,22 +165,18 @@ def test_too_few_draws_are_refused(level, draws, least):
     intervals(gallery.toy(), [6, 9, 17, 29], level, "distribution_free", least)
 
 
-@every(
-    ("options", "message"),
-    [
-        ({"confidence_level": 1.0}, "level is .*: give a number between 0 and 1"),
-        ({"confidence_level": 95}, "level is .*: give a number between 0 and 1"),
-        ({"method": "bootstrap"}, "method must be one of 'z', 't', 'distribution_free': got 'bootstrap'"),
-        ({"method": "t"}, "say how many, draws=199"),
-        ({"method": "t", "draws": 0}, "draws is 0: give a whole number of 1 or more"),
-        ({"method": "t", "draws": 1.5}, "draws is 1.5: give a whole number of 1 or more"),
-        ({"method": "z", "draws": 9}, "method 'z' simulates nothing"),
-        ({"method": "t", "draws": 9, "rng": 1.5}, "rng is 1.5: give a whole number of 0 or more"),
-    ],
+@refused(
+    ({"confidence_level": 1.0}, "level is .*: give a number between 0 and 1"),
+    ({"confidence_level": 95}, "level is .*: give a number between 0 and 1"),
+    ({"method": "bootstrap"}, "method must be one of 'z', 't', 'distribution_free': got 'bootstrap'"),
+    ({"method": "t"}, "say how many, draws=199"),
+    ({"method": "t", "draws": 0}, "draws is 0: give a whole number of 1 or more"),
+    ({"method": "t", "draws": 1.5}, "draws is 1.5: give a whole number of 1 or more"),
+    ({"method": "z", "draws": 9}, "method 'z' simulates nothing"),
+    ({"method": "t", "draws": 9, "rng": 1.5}, "rng is 1.5: give a whole number of 0 or more"),
 )
-def test_bad_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        intervals(gallery.toy(), [6, 9, 17, 29], **options)
+def test_bad_options_are_refused(options) -> None:
+    intervals(gallery.toy(), [6, 9, 17, 29], **options)
 
 
 def test_nan_is_refused_by_name():

@@ -1,7 +1,5 @@
 """Quantiles against scipy's distribution functions, in the smaller tail, at levels from next to 0 to next to 1."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

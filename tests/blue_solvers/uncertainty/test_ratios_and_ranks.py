@@ -1,7 +1,5 @@
 """Intervals of ratios and ranks: the inequality that defines them, and how often they hold the truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from blue_solvers.uncertainty.ranks import rank_intervals
 from blue_solvers.uncertainty.ratios import ratio_intervals
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 numbers = st.floats(-1e4, 1e4)
 roots = st.lists(st.floats(-30, 30), min_size=4, max_size=4)
@@ -85,20 +83,16 @@ def test_sure_ranks_and_a_single_place() -> None:
     assert [x.tolist() for x in rank_intervals([5.0], [[2.0]])] == [[1], [1], [1]]
 
 
-@every(
-    ("arguments", "said"),
-    [
-        (([1.0], [2.0, 3.0], np.zeros((1, 2, 2))), "n numerators"),
-        (([1.0], [np.nan], np.zeros((1, 2, 2))), "NaN or infinite"),
-        (([1.0], [2.0], np.array([[[-1.0, 0], [0, 1]]])), "negative variances"),
-        (([1.0], [2.0], np.array([[[1.0, 0.5], [0.4, 1]]])), "covariance is not symmetric"),
-        (([1.0], [2.0], np.array([[[1.0, 1.1], [1.1, 1]]])), "correlations are 1 at most"),
-        (([1.0], [2.0], np.zeros((1, 2, 2)), 1.5), "level is .*: give a number between 0 and 1"),
-    ],
+@refused(
+    (([1.0], [2.0, 3.0], np.zeros((1, 2, 2))), "n numerators"),
+    (([1.0], [np.nan], np.zeros((1, 2, 2))), "NaN or infinite"),
+    (([1.0], [2.0], np.array([[[-1.0, 0], [0, 1]]])), "negative variances"),
+    (([1.0], [2.0], np.array([[[1.0, 0.5], [0.4, 1]]])), "covariance is not symmetric"),
+    (([1.0], [2.0], np.array([[[1.0, 1.1], [1.1, 1]]])), "correlations are 1 at most"),
+    (([1.0], [2.0], np.zeros((1, 2, 2)), 1.5), "level is .*: give a number between 0 and 1"),
 )
-def test_what_is_no_ratio_is_refused(arguments: tuple, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        ratio_intervals(*arguments)
+def test_what_is_no_ratio_is_refused(arguments: tuple) -> None:
+    ratio_intervals(*arguments)
 
 
 def test_what_has_no_rank_is_refused() -> None:

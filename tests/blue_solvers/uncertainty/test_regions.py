@@ -4,8 +4,6 @@ Coverage is a binomial proportion over independent replicates: a right method fa
 `FALSE_ALARM` (when the seed was chosen; with fixed seeds the tests repeat exactly).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Noise of whole numbers that is nearly always 0: simulated errors are exactly 0, those of an estimate are rounded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Intervals and regions where nothing determines some desired cells: those of the others, and no numbers for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

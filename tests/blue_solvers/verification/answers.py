@@ -1,7 +1,5 @@
 """Answers to certify: the exact one, each solver's, and deliberately wrong ones, with their true error."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

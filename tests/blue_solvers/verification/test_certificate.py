@@ -1,7 +1,5 @@
 """Certificates: never below the true error, close to it for right answers, and honest where they prove nothing."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Figures of desired tables are judged with those of the observed ones: what is tabulated loses digits of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

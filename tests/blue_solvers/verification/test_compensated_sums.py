@@ -1,7 +1,5 @@
 """Sums that certificates rest on, against exact fractions: no further off than what is charged for their rounding."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

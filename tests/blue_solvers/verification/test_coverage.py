@@ -1,7 +1,5 @@
 """Which right answers are proved, of invented problems that are treated as too large to list: nearly all."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Certificates of areas that cross, by sums over leaves: proved where right, and never below what is so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 

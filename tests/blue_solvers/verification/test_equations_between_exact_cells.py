@@ -1,7 +1,5 @@
 """Equations between cells that are all known exactly say nothing of the noise, and spoil no proof."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

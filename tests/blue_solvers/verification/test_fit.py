@@ -1,7 +1,5 @@
 """The fit test: right under its own law, and finds planted errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import kstest

@@ -1,7 +1,5 @@
 """The fit of a spine by pieces of tables, against all cells at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

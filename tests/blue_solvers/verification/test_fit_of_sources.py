@@ -1,7 +1,5 @@
 """The fit of several sources: every measurement of theirs stands for itself, as in dense least squares of all rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Certificates by sums where tables were measured in part, or not at all in leaves, beside answers to 600 bits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Designs of any real weights, of full rank and of less: nothing is eliminated as if doubles were exact."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

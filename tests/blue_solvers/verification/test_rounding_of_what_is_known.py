@@ -1,7 +1,5 @@
 """Answers that miss what is known exactly by rounding, which moves other figures: no bound is below their error."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Certificates where no one table holds all others: products measured apart, beside exact answers to 600 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass

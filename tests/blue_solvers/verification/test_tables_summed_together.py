@@ -1,7 +1,5 @@
 """Tables that others are summed from together: they change what a proof takes, and nothing that it says."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Summing matrices: nodes that nest are proved as geounits, whatever was measured, those that cross as areas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Variances between proved numbers: the true one is always between, and nearly always pinned down."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, product

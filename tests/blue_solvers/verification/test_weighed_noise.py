@@ -1,7 +1,5 @@
 """The noise of certificates, against dense algebra of its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

@@ -1,7 +1,5 @@
 """What is known exactly is never proved to be something else: by equalities, zeros or totals, of few cells or many."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from fractions import Fraction

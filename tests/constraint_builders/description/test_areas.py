@@ -1,7 +1,5 @@
 """Areas: what is read, what is refused, and what is made of layers."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -15,6 +13,7 @@ from scipy import sparse
 from constraint_builders import Areas, Problem, Schema, Spine
 from tests.helpers.effort import examples
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 from tests.helpers.spines import spines
 
 MEMBERS = np.array([[1, 1, 0, 0], [0, 0, 1, 1]])
@@ -91,19 +90,16 @@ def test_what_is_no_layer_is_refused_by_name(leaves: object, layers: dict, words
     assert "\n" not in str(error.value)
 
 
-@every(
-    ("leaves", "layers", "words"),
-    [
-        (3, [0, 0, 1], "given by name"),
-        ("abc", {}, "leaves must be a list: got 'abc'"),
-        (2, {"Region": 5}, "layer 'Region' must be a list: got 5"),
-        (2, {"Region": [{}, {}]}, "told apart"),
-        (2, {3: [0, 1]}, "must be text"),
-    ],
+@refused(
+    (3, [0, 0, 1], "given by name"),
+    ("abc", {}, "leaves must be a list: got 'abc'"),
+    (2, {"Region": 5}, "layer 'Region' must be a list: got 5"),
+    (2, {"Region": [{}, {}]}, "told apart"),
+    (2, {3: [0, 1]}, "must be text"),
+    error=TypeError,
 )
-def test_other_kinds_are_refused(leaves: object, layers: object, words: str) -> None:
-    with pytest.raises(TypeError, match=words):
-        Areas(leaves, layers)  # type: ignore[arg-type]
+def test_other_kinds_are_refused(leaves: object, layers: object) -> None:
+    Areas(leaves, layers)  # type: ignore[arg-type]
 
 
 def test_refusals_of_what_is_made_of_layers() -> None:

@@ -1,7 +1,5 @@
 """Which variables of several schemas are the same: those of one name and the same labels, or said to be."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

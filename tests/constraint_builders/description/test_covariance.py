@@ -1,7 +1,5 @@
 """Covariances that are none are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,6 +7,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from constraint_builders import Problem, Schema
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 SCHEMA = Schema({"a": 2})
 GOOD = np.array([[2.0, 0.5, 0], [0.5, 1.0, 0.1], [0, 0.1, 3.0]])
@@ -49,18 +48,14 @@ def test_refused(matrix: np.ndarray, message: str) -> None:
         Problem(SCHEMA, OBSERVED, covariance=sparse.csr_array(matrix))
 
 
-@every(
-    ("matrix", "message"),
-    [
-        (changed(0, 1, 0.6), "not symmetric"),
-        (-GOOD, "not positive definite"),
-        (changed(1, 1, np.nan), "NaN or infinite"),
-        (np.diag([1.0, 1e-310, 1.0]), "diagonal of the covariance is 1e-310, below 1e-100: measure in smaller units"),
-    ],
+@refused(
+    (changed(0, 1, 0.6), "not symmetric"),
+    (-GOOD, "not positive definite"),
+    (changed(1, 1, np.nan), "NaN or infinite"),
+    (np.diag([1.0, 1e-310, 1.0]), "diagonal of the covariance is 1e-310, below 1e-100: measure in smaller units"),
 )
-def test_operators_refused(matrix: np.ndarray, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Problem(SCHEMA, OBSERVED, covariance=aslinearoperator(matrix))
+def test_operators_refused(matrix: np.ndarray) -> None:
+    Problem(SCHEMA, OBSERVED, covariance=aslinearoperator(matrix))
 
 
 def test_variances_must_agree_with_the_diagonal() -> None:

@@ -1,7 +1,5 @@
 """Distinct numbers are found as by sorting."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Axes and entries that are named in other ways than by an index: followed, or refused, never read by position."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Every kind of noise does what its covariance says, and says what it cannot do."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

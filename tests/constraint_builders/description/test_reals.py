@@ -1,7 +1,5 @@
 """Numbers and arrays at the door: every kind of real number alike, nothing else."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any

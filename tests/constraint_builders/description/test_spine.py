@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Spine
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 
 def test_geoids_make_census_levels() -> None:
@@ -62,26 +62,22 @@ def test_levels_may_be_skipped_and_chains_single() -> None:
     assert spine.rank_in_level.tolist() == [0, 0, 0, 1]
 
 
-@every(
-    ("parent", "levels", "codes", "message"),
-    [
-        ([-1, -1], ["A", "A"], None, "exactly one root.*got 2"),
-        ([1, 0], ["A", "B"], None, "exactly one root.*got 0"),
-        ([-1, 2, 1], ["A", "B", "C"], ["x", "y", "z"], "'y' is in or below a cycle"),
-        ([-1, 7], ["A", "B"], ["x", "lost"], "'lost' is an orphan"),
-        ([-1, 0], ["A", "A"], ["x", "y"], "'y' has the geolevel 'A' of its parent"),
-        ([-1, 0, 1, 0, 3], ["A", "B", "C", "C", "B"], None, "both above and below"),
-        ([-1, 0, 0], ["A", "B", "B"], ["x", "y", "y"], "'y' is given twice"),
-        ([-1, 0], ["A"], None, "geolevel lists 1 geounits, parent 2"),
-        ([], [], None, "at least one geounit"),
-        ([-1, 0.5], ["A", "B"], None, "whole numbers: got float64"),
-        ([-1, np.nan], ["A", "B"], None, "whole numbers"),
-        (["", "x"], ["A", "B"], None, "whole numbers"),
-    ],
+@refused(
+    ([-1, -1], ["A", "A"], None, "exactly one root.*got 2"),
+    ([1, 0], ["A", "B"], None, "exactly one root.*got 0"),
+    ([-1, 2, 1], ["A", "B", "C"], ["x", "y", "z"], "'y' is in or below a cycle"),
+    ([-1, 7], ["A", "B"], ["x", "lost"], "'lost' is an orphan"),
+    ([-1, 0], ["A", "A"], ["x", "y"], "'y' has the geolevel 'A' of its parent"),
+    ([-1, 0, 1, 0, 3], ["A", "B", "C", "C", "B"], None, "both above and below"),
+    ([-1, 0, 0], ["A", "B", "B"], ["x", "y", "y"], "'y' is given twice"),
+    ([-1, 0], ["A"], None, "geolevel lists 1 geounits, parent 2"),
+    ([], [], None, "at least one geounit"),
+    ([-1, 0.5], ["A", "B"], None, "whole numbers: got float64"),
+    ([-1, np.nan], ["A", "B"], None, "whole numbers"),
+    (["", "x"], ["A", "B"], None, "whole numbers"),
 )
-def test_what_is_no_tree_is_refused(parent: list, levels: list, codes: list | None, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Spine(parent, levels, codes)
+def test_what_is_no_tree_is_refused(parent: list, levels: list, codes: list | None) -> None:
+    Spine(parent, levels, codes)
 
 
 def test_orphans_repeats_and_short_geoids_are_named() -> None:

@@ -1,7 +1,5 @@
 """Tables without a geography are those of a spine of one geounit, under other names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Variances that are none, or too small for estimates in float64, are refused by name wherever they are given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where tables sit in a vector."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

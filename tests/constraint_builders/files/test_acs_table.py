@@ -1,7 +1,5 @@
 """Tables of the American Community Survey, in both forms that data.census.gov gives: invented ones, read back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables of areas that cross, from files: the problem that one builds by hand, the estimate of dense algebra."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple

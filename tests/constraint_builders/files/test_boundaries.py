@@ -1,7 +1,5 @@
 """Boundaries are found by the codes of places, kept as they are in GeoParquet, and opened up to be drawn."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The released files of 2020, as the facts describe them: everything that they say is read, and counted."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Households and units of DHC: each of two histograms is read by itself, and both tied by tenure."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

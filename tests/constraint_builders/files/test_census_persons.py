@@ -1,7 +1,5 @@
 """Persons of DHC and of Puerto Rico: their own layout, zeros, and the counts in their files that are not the truth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Released files that say a thing twice, or two things at once: refused by name, never added up or chosen among."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Inputs of which one is a copy of another, in any order of tables and with cells missing, and some that are not."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

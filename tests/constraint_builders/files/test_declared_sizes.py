@@ -1,7 +1,5 @@
 """Files declare at least what is in them, whatever wrote them: nothing is read that was not counted before."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tempfile

@@ -1,7 +1,5 @@
 """Numbers are doubted where noise does not give them, and only there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

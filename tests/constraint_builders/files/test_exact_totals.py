@@ -1,7 +1,5 @@
 """Totals of geounits that are known exactly, from a file: they hold in the estimate, and wrong files are refused."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows beside those that settings expect: each that is missing or has another variance is counted, and no other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from fractions import Fraction

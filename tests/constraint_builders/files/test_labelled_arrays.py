@@ -1,7 +1,5 @@
 """Tables as arrays of xarray, in and out."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -10,7 +8,7 @@ import pytest
 
 from blue_solvers import estimate, read_tables
 from constraint_builders import Problem, Schema, Spine
-from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 xarray = pytest.importorskip("xarray")
 
@@ -70,19 +68,15 @@ def test_geounits_are_the_first_dimension() -> None:
     assert out["County: total estimate"].dims == ("County",)
 
 
-@every(
-    ("change", "message"),
-    [
-        (lambda own: own.drop_vars("n variance"), "array 'n' says nothing of its precision"),
-        (lambda own: own.assign({"m": own["n"], "m_se": own["n variance"]}), "one table is given twice"),
-        (lambda own: own.assign({"n_se": own["n"]}), "both say how precise 'n' is"),
-        (lambda own: own.assign({"n variance": own["n"] - 23}), "has a negative entry"),
-        (lambda own: own.rename({"counts_std_error": "counts std_error (%)"}), "is in percent: name it cv_percent"),
-    ],
+@refused(
+    (lambda own: own.drop_vars("n variance"), "array 'n' says nothing of its precision"),
+    (lambda own: own.assign({"m": own["n"], "m_se": own["n variance"]}), "one table is given twice"),
+    (lambda own: own.assign({"n_se": own["n"]}), "both say how precise 'n' is"),
+    (lambda own: own.assign({"n variance": own["n"] - 23}), "has a negative entry"),
+    (lambda own: own.rename({"counts_std_error": "counts std_error (%)"}), "is in percent: name it cv_percent"),
 )
-def test_what_is_wrong_is_named(change: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_tables(change(dataset()))  # type: ignore[operator]
+def test_what_is_wrong_is_named(change: object) -> None:
+    read_tables(change(dataset()))  # type: ignore[operator]
 
 
 def test_options_of_frames_are_refused() -> None:

@@ -1,7 +1,5 @@
 """Labels that people take for one, and ranges that overlap, whatever the writing; sources that are copies."""
 
-from __future__ import annotations
-
 import unicodedata
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Measurement files that lie elsewhere and are linked are read as if they lay here; no link is left out silently."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

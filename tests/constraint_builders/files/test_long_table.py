@@ -1,7 +1,5 @@
 """Long tables: round trips through frames and files, and what they are refused for."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import subprocess
@@ -31,6 +29,7 @@ from constraint_builders.files.measured_table import measured
 from constraint_builders.files.new_files import replacing
 from constraint_builders.files.source import open_source
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
 PROBLEM = Problem(
@@ -299,40 +298,36 @@ MALE = pl.DataFrame({"table": ["sex"], "sex": ["male"], "value": [11.0], "varian
 CORRELATED = Problem(Schema({"sex": 2}), {"sex": None}, covariance=np.eye(2) + 0.1)
 
 
-@every(
-    ("call", "message"),
-    [
-        (lambda: read_long_table(FRAME, SCHEMA, desired=["height"]), "data frame: table 'height'"),
-        (
-            lambda: read_long_table(pl.concat([FRAME, FRAME[1:5].with_columns(table=pl.lit("sex * adult"))]), SCHEMA),
-            "are names of one table",
-        ),
-        (
-            lambda: read_long_table(FRAME.with_columns(EXACT_AGES), SCHEMA),
-            r"contradict one another by 0\.5 between 'total' and 'age': correct them, or give one a variance above 0",
-        ),
-        (
-            lambda: read_long_table(ASTRONOMICAL.with_columns(value=1.0, variance=1.0)),
-            r"v38=a, v39=b\) is missing: the table has 3 of 12,157,665,459,056,928,801",
-        ),
-        (lambda: read_long_table(FRAME), "recodes cannot be inferred, give a schema"),
-        (lambda: infer_schema(FRAME[5:8]), r"column 'sex' is '\*' in every row"),
-        (
-            lambda: read_long_table(MALE, Schema({"sex": ["female", "male"]})),
-            r"table 'sex'.*\(sex=female\).*missing",  # and no wrong label
-        ),
-        (
-            lambda: measurements_frame(Problem(Schema({"sex": ["*", "m"]}), {"sex": 1.0}), [1, 2]),
-            r"variable 'sex' has the label '\*'",
-        ),
-        (lambda: measurements_frame(CORRELATED, [1, 2]), "noise is correlated"),
-        (lambda: measurements_frame(Problem.from_matrix([[1, -1]], [1, 1]), [1, 2]), "made from a matrix"),
-        (lambda: measurements_frame(PROBLEM, [1, 2, 3]), r"value must have shape \(14,\): got \(3,\)"),
-    ],
+@refused(
+    (lambda: read_long_table(FRAME, SCHEMA, desired=["height"]), "data frame: table 'height'"),
+    (
+        lambda: read_long_table(pl.concat([FRAME, FRAME[1:5].with_columns(table=pl.lit("sex * adult"))]), SCHEMA),
+        "are names of one table",
+    ),
+    (
+        lambda: read_long_table(FRAME.with_columns(EXACT_AGES), SCHEMA),
+        r"contradict one another by 0\.5 between 'total' and 'age': correct them, or give one a variance above 0",
+    ),
+    (
+        lambda: read_long_table(ASTRONOMICAL.with_columns(value=1.0, variance=1.0)),
+        r"v38=a, v39=b\) is missing: the table has 3 of 12,157,665,459,056,928,801",
+    ),
+    (lambda: read_long_table(FRAME), "recodes cannot be inferred, give a schema"),
+    (lambda: infer_schema(FRAME[5:8]), r"column 'sex' is '\*' in every row"),
+    (
+        lambda: read_long_table(MALE, Schema({"sex": ["female", "male"]})),
+        r"table 'sex'.*\(sex=female\).*missing",  # and no wrong label
+    ),
+    (
+        lambda: measurements_frame(Problem(Schema({"sex": ["*", "m"]}), {"sex": 1.0}), [1, 2]),
+        r"variable 'sex' has the label '\*'",
+    ),
+    (lambda: measurements_frame(CORRELATED, [1, 2]), "noise is correlated"),
+    (lambda: measurements_frame(Problem.from_matrix([[1, -1]], [1, 1]), [1, 2]), "made from a matrix"),
+    (lambda: measurements_frame(PROBLEM, [1, 2, 3]), r"value must have shape \(14,\): got \(3,\)"),
 )
-def test_what_tables_and_problems_cannot_be_is_refused(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_what_tables_and_problems_cannot_be_is_refused(call: Callable[[], Any]) -> None:
+    call()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What people write in long tables: understood where one thing can be meant, or refused with what to write."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

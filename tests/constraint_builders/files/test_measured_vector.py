@@ -1,7 +1,5 @@
 """Measured values come to their places in whatever order and pieces files hold them."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Mistakes are named where they are: a misspelt level, not a cell that it made missing; no list is cut in its midst."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Noisy measurement files: what is written is read back, whatever the files' form, and what is wrong is named."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

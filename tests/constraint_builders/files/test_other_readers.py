@@ -1,7 +1,5 @@
 """What is written is read by DuckDB and by Arrow's own reader, as R has them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of published counts are read as their publisher writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Published tables: shipped lines against the facts that they were written from, and against one another."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

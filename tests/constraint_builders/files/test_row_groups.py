@@ -1,7 +1,5 @@
 """Files are read alike wherever their row groups are cut and in whatever order rows come."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names from data never lead out of the folder that they are written in."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Schemas to TOML and back, and what a schema file is refused for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

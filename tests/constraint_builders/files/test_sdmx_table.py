@@ -1,7 +1,5 @@
 """Tables of SDMX-CSV and of Eurostat's TSV: invented ones, read back as the plain tables that they are."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Any

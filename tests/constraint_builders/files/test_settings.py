@@ -1,7 +1,5 @@
 """Settings: the production ones are those of the published facts, and wrong files are refused by key."""
 
-from __future__ import annotations
-
 import csv
 import json
 import tomllib

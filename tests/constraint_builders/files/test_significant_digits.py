@@ -1,7 +1,5 @@
 """Rounding leaves at most half a unit, and what was rounded is recognised."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Trees of geocodes: codes of which some lost a leading zero, or whose parents are not there, are refused by name."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

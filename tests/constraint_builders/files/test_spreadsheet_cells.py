@@ -1,7 +1,5 @@
 """Text from data does not become a formula in a spreadsheet, and comes back as it was."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Totals that are stated: refused if what was measured or is implied cannot be reconciled with them, and no others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

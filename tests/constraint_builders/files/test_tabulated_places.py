@@ -1,7 +1,5 @@
 """Published places that a part of the files holds in part, against the blocks that lie in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

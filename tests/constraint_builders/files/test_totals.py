@@ -1,7 +1,5 @@
 """What counts everybody, and what counts some twice, in invented tables: by name, by numbers, and nothing else."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """What a sheet does not show, and cells that are errors: named, or refused, whatever program wrote the workbook."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Places by GEOID on spines of several kinds, against the digits of the blocks that lie in them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

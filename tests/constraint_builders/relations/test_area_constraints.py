@@ -1,7 +1,5 @@
 """Equations between tables of areas: all that hold, none twice, and what the measurements determine."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from constraint_builders import Areas, Problem, Schema

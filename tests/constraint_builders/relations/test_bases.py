@@ -1,7 +1,5 @@
 """Bases adapted to any recodes of a variable: independent, complete, and refused only where none exists."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The equations between tables: as many as their rank, spanning the same space, with small entries."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sparse elimination against exact ranks."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

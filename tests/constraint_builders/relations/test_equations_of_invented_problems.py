@@ -1,7 +1,5 @@
 """Equations between tables: all that hold, none twice, and what they determine; of tables, spines and areas alike."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 

@@ -1,7 +1,5 @@
 """Sums of tables, as matrices and without."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

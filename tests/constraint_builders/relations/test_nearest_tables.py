@@ -1,7 +1,5 @@
 """Pairs of tables next above one another, and what the matrix of their equalities needs."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layers of disjoint sets as a tree, beside what sets of leaves say one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The tree that nodes of a summing matrix form, and the equations of those that form none, from sets of leaves."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Summing over variables that a question does not need changes nothing in its answer."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from blue_solvers import Dense, blue

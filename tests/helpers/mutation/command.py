@@ -1,7 +1,5 @@
 """``scripts/mutants``: which changes of our code no test notices."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -4,8 +4,6 @@ A sample takes at most one mutant of every place in the text, since an operator 
 only changes an annotation is none: nobody evaluates them.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 from collections import defaultdict

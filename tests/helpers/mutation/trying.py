@@ -4,8 +4,6 @@ Run this in a copy of the repository: files are changed where they lie. Librarie
 processes part.
 """
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """What a solver says of an invented problem, beside what is so."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A problem described in plain data, apart from the package: what the oracle reads and the package is given."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod

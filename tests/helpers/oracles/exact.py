@@ -4,8 +4,6 @@ The structure (what exact knowledge fixes, what the measurements determine) is w
 squares in ball arithmetic, whose radius says how many digits are right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Problems that a seed invents: every mixture of spine, recodes, zeros, equalities, exact and unmeasured cells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ It says what `exact` says, for problems of some thousand cells too: what is dete
 worked out modulo a large prime, the least squares with what is known as constraints in balls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

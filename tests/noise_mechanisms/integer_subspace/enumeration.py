@@ -1,7 +1,5 @@
 """Laws on small lattices by listing their points, and the chi-square test of draws against them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -3,8 +3,6 @@
 Chi-square tests reject at 1e-6; see `enumeration.FALSE_ALARM` for what that means for seeded and unseeded draws.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Invariants, lattice bases and the Smith form, against python-flint and by their definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from flint import fmpz_mat
@@ -18,6 +16,7 @@ from noise_mechanisms.integer_subspace.moves import basic_moves
 from noise_mechanisms.unimodular import unimodular_null_basis
 from tests.helpers.effort import examples
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
 VENN = Invariants.from_subsets([[0, 1, 2, 3, 4, 5], [0, 1, 2, 6, 7, 8], [0, 1, 3, 6, 9, 10]], records=14)
@@ -192,24 +191,20 @@ def test_overlapping_sets_have_no_blocks() -> None:
     assert np.array_equal(CASES["tree"].blocks >= 0, [True] * 5 + [False] * 2)
 
 
-@every(
-    ("make", "message"),
-    [
-        (lambda: Invariants([[1, 2, 0]]), "0 and 1 only: got 2"),
-        (lambda: Invariants([[1, 0], [0, 0]]), "invariant 1 contains no record"),
-        (lambda: Invariants.from_subsets([[0], [5]], records=3), "subset 1 names record 5"),
-        (lambda: Invariants.from_subsets([[0, 0]], records=3), "subset 0 names a record twice"),
-        (lambda: Invariants.from_subsets([[0.5, 1]], records=3), "a record is 0.5: give a whole number"),
-        (lambda: smith_form([[1.5, 2]]), "the matrix must hold whole numbers"),
-        (lambda: margins((2, 2), "a", "z"), "'z'"),
-        (lambda: Invariants.from_spine(Spine([-1, 0], ["US", "S"]), ["County"]), "no geolevel 'County'"),
-        (lambda: margins((2, 2), "a").both(margins((2, 3), "a")), "4 and of 6 records"),
-        (lambda: margins((2, 2), "a").apply([1, 2, 3]), "must hold 4 records"),
-        (lambda: margins((2, 2), "a").apply([1, 2, 3, 0.5]), "whole numbers"),
-        (lambda: margins((2, 2), "a").apply([1, 2, 3, np.nan]), "whole numbers"),
-        (lambda: basic_moves(Lattice(CASES["everything"])), "determine every record"),
-    ],
+@refused(
+    (lambda: Invariants([[1, 2, 0]]), "0 and 1 only: got 2"),
+    (lambda: Invariants([[1, 0], [0, 0]]), "invariant 1 contains no record"),
+    (lambda: Invariants.from_subsets([[0], [5]], records=3), "subset 1 names record 5"),
+    (lambda: Invariants.from_subsets([[0, 0]], records=3), "subset 0 names a record twice"),
+    (lambda: Invariants.from_subsets([[0.5, 1]], records=3), "a record is 0.5: give a whole number"),
+    (lambda: smith_form([[1.5, 2]]), "the matrix must hold whole numbers"),
+    (lambda: margins((2, 2), "a", "z"), "'z'"),
+    (lambda: Invariants.from_spine(Spine([-1, 0], ["US", "S"]), ["County"]), "no geolevel 'County'"),
+    (lambda: margins((2, 2), "a").both(margins((2, 3), "a")), "4 and of 6 records"),
+    (lambda: margins((2, 2), "a").apply([1, 2, 3]), "must hold 4 records"),
+    (lambda: margins((2, 2), "a").apply([1, 2, 3, 0.5]), "whole numbers"),
+    (lambda: margins((2, 2), "a").apply([1, 2, 3, np.nan]), "whole numbers"),
+    (lambda: basic_moves(Lattice(CASES["everything"])), "determine every record"),
 )
-def test_bad_input_is_refused_by_name(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
+def test_bad_input_is_refused_by_name(make: object) -> None:
+    make()  # type: ignore[operator]

@@ -1,7 +1,5 @@
 """The Markov chains: their laws, their compiled loops against numpy, and the evidence for convergence."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Covariance of lattice noise, and the BLUE that uses it."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

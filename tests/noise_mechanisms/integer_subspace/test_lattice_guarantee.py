@@ -1,7 +1,5 @@
 """What the mechanisms promise, against losses computed on enumerated laws."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -22,6 +20,7 @@ from noise_mechanisms.integer_subspace import (
 )
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     INTERSECTING,
     TWO_BY_THREE,
@@ -200,22 +199,18 @@ def test_every_mechanism_keeps_its_promise_for_releases() -> None:
     assert laplace.release(np.arange(6), "free_cells").sampler == "free_cells" != laplace.automatic.sampler.name
 
 
-@every(
-    ("act", "message"),
-    [
-        (lambda: GeneralizedLaplace(TWO_BY_THREE, 0.0), "epsilon is 0.0"),
-        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0, norm=3), "norm is 3"),  # type: ignore[arg-type]
-        (lambda: GeneralizedGaussian(TWO_BY_THREE, -1.0), "sigma is -1.0"),
-        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).choose("gibbs"), "'gibbs' is unknown"),
-        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).choose("klein_mixture"), "under the L2 norm"),
-        (lambda: GeneralizedGaussian(TWO_BY_THREE, 1.0).choose("rows"), "'rows' does not draw Gaussian"),
-        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).add_noise([1, 2]), "must hold 6 records"),
-        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).add_noise(np.zeros((6, 2))), "vector of 6 records"),
-        (lambda: gaussian_sigma(0.0, 0.1), "epsilon is 0"),
-        (lambda: gaussian_sigma(1.0, 1.0), "delta is 1.0"),
-        (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).guarantee.approximate(0.1), "pure already"),
-    ],
+@refused(
+    (lambda: GeneralizedLaplace(TWO_BY_THREE, 0.0), "epsilon is 0.0"),
+    (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0, norm=3), "norm is 3"),  # type: ignore[arg-type]
+    (lambda: GeneralizedGaussian(TWO_BY_THREE, -1.0), "sigma is -1.0"),
+    (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).choose("gibbs"), "'gibbs' is unknown"),
+    (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).choose("klein_mixture"), "under the L2 norm"),
+    (lambda: GeneralizedGaussian(TWO_BY_THREE, 1.0).choose("rows"), "'rows' does not draw Gaussian"),
+    (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).add_noise([1, 2]), "must hold 6 records"),
+    (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).add_noise(np.zeros((6, 2))), "vector of 6 records"),
+    (lambda: gaussian_sigma(0.0, 0.1), "epsilon is 0"),
+    (lambda: gaussian_sigma(1.0, 1.0), "delta is 1.0"),
+    (lambda: GeneralizedLaplace(TWO_BY_THREE, 1.0).guarantee.approximate(0.1), "pure already"),
 )
-def test_bad_arguments_of_mechanisms_are_refused(act: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        act()  # type: ignore[operator]
+def test_bad_arguments_of_mechanisms_are_refused(act: object) -> None:
+    act()  # type: ignore[operator]

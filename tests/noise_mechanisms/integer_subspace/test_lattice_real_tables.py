@@ -1,7 +1,5 @@
 """Real counts: what must not change does not."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 

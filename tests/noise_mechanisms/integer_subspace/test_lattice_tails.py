@@ -1,7 +1,5 @@
 """Bounds on how far lattice noise reaches, against all its points, found by trying every vector."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The comparison mechanism, and tables that must not be negative."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -12,6 +10,7 @@ from noise_mechanisms.integer_subspace import BoundedMechanism, Invariants, equi
 from noise_mechanisms.laws import DiscreteLaplace
 from tests.helpers.effort import lengths
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     TWO_BY_THREE,
@@ -172,18 +171,14 @@ def test_the_bias_of_bounded_tables_is_shown() -> None:
     assert abs(mechanism.bias(far)).max() < 1e-3
 
 
-@every(
-    ("act", "message"),
-    [
-        (lambda: equivalent_tables(TWO_BY_THREE, [1, -1, 0, 0, 0, 0]), "values from -1 to 1: they must be 0 or more"),
-        (lambda: equivalent_tables(TWO_BY_THREE, [2, 1, 0, 0, 0, 0], binary=True), "they must be 0 or 1"),
-        (lambda: equivalent_tables(Invariants.from_subsets([[0, 1]], 3), [1, 1, 1]), "record 2 is in no set"),
-        (lambda: equivalent_tables(margins((4, 4), "a", "b"), np.full(16, 5), limit=1000), "more than 1,000 tables"),
-        (lambda: equivalent_tables(margins((30, 30), "a", "b"), np.ones(900)), "900 records: at most 500"),
-        (lambda: equivalent_tables(ISOLATED, ISOLATED_TABLE, limit=3), "61 dead ends and 0 tables"),
-        (lambda: BoundedMechanism(TWO_BY_THREE, -1.0), "epsilon is -1.0"),
-    ],
+@refused(
+    (lambda: equivalent_tables(TWO_BY_THREE, [1, -1, 0, 0, 0, 0]), "values from -1 to 1: they must be 0 or more"),
+    (lambda: equivalent_tables(TWO_BY_THREE, [2, 1, 0, 0, 0, 0], binary=True), "they must be 0 or 1"),
+    (lambda: equivalent_tables(Invariants.from_subsets([[0, 1]], 3), [1, 1, 1]), "record 2 is in no set"),
+    (lambda: equivalent_tables(margins((4, 4), "a", "b"), np.full(16, 5), limit=1000), "more than 1,000 tables"),
+    (lambda: equivalent_tables(margins((30, 30), "a", "b"), np.ones(900)), "900 records: at most 500"),
+    (lambda: equivalent_tables(ISOLATED, ISOLATED_TABLE, limit=3), "61 dead ends and 0 tables"),
+    (lambda: BoundedMechanism(TWO_BY_THREE, -1.0), "epsilon is -1.0"),
 )
-def test_what_cannot_be_listed_is_refused(act: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        act()  # type: ignore[operator]
+def test_what_cannot_be_listed_is_refused(act: object) -> None:
+    act()  # type: ignore[operator]

@@ -1,7 +1,5 @@
 """The closed form where one sign or operator decides."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The closed form against dense projections, compiled and not, and which form is taken."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tracemalloc

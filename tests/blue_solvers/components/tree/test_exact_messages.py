@@ -1,7 +1,5 @@
 """What exact tables say of areas comes back as they say it, whatever is told of the areas below."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

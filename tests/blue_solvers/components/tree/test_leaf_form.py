@@ -1,7 +1,5 @@
 """Leaves in cells: equal to dense least squares, compiled and in numpy, and the transpose of the adjoint."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Covariances of sums over places, against dense least squares."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What components and geounits have in common is worked out once, with the same answers as each by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

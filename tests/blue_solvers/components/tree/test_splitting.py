@@ -1,7 +1,5 @@
 """Components fall apart into pieces: against dense least squares, however they are cut."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """The posterior of whole counts against every table of whole counts, weighed one by one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +19,7 @@ from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 SCHEMA = Schema({"a": 2, "b": 3})
 
@@ -407,30 +406,26 @@ def test_the_same_seed_gives_the_same_draws() -> None:
     assert set(first.tables()) == {str(name) for name in problem.desired.names}
 
 
-@every(
-    ("make", "message"),
-    [
-        (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y[:3]), r"y must have shape \(9,\)"),
-        (lambda: counts_posterior(Problem(SCHEMA, NOISY), np.stack([Y, Y], 1)), "y must be one vector of 9"),
-        (
-            lambda: counts_posterior(Problem(SCHEMA, NOISY, noise="discrete_laplace"), Y + 0.5),
-            "noise of the law 'discrete_laplace' leaves whole numbers whole",
+@refused(
+    (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y[:3]), r"y must have shape \(9,\)"),
+    (lambda: counts_posterior(Problem(SCHEMA, NOISY), np.stack([Y, Y], 1)), "y must be one vector of 9"),
+    (
+        lambda: counts_posterior(Problem(SCHEMA, NOISY, noise="discrete_laplace"), Y + 0.5),
+        "noise of the law 'discrete_laplace' leaves whole numbers whole",
+    ),
+    (lambda: counts_posterior(Problem(SCHEMA, {**NOISY, "total": 0.0}), Y + 0.5), "value known exactly is 5.5"),
+    (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y, concentration=0.0), "concentration"),
+    (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y + 1e10), "counts above 2,147,483,647 are not drawn"),
+    (
+        lambda: counts_posterior(
+            Problem(SCHEMA, {"total": 0.0, "detailed": 1.0}, zeros={"a": np.array([True, False])}),
+            np.array([-1.0, *np.zeros(6)]),
         ),
-        (lambda: counts_posterior(Problem(SCHEMA, {**NOISY, "total": 0.0}), Y + 0.5), "value known exactly is 5.5"),
-        (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y, concentration=0.0), "concentration"),
-        (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y + 1e10), "counts above 2,147,483,647 are not drawn"),
-        (
-            lambda: counts_posterior(
-                Problem(SCHEMA, {"total": 0.0, "detailed": 1.0}, zeros={"a": np.array([True, False])}),
-                np.array([-1.0, *np.zeros(6)]),
-            ),
-            "known exactly and negative",
-        ),
-    ],
+        "known exactly and negative",
+    ),
 )
-def test_what_has_no_posterior_is_refused(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_what_has_no_posterior_is_refused(make: Callable[[], object]) -> None:
+    make()
 
 
 def test_draws_are_what_arviz_takes() -> None:

@@ -24,6 +24,7 @@ from blue_solvers.nonnegative.price.private_cells import (
 )
 from constraint_builders import Problem, Schema
 from tests.helpers.every import every
+from tests.helpers.refused import refused
 
 PRIVACIES = [PureDP(0.1), PureDP(1.0), ApproximateDP(0.5, 1e-6), ZeroConcentratedDP(0.005), ZeroConcentratedDP(0.5)]
 
@@ -169,24 +170,20 @@ def test_conflicts_of_guarantees():
     assert {("total", "detailed"), ("state", "detailed")} <= pairs
 
 
-@every(
-    ("call", "message"),
-    [
-        (lambda: PureDP(0.0), "epsilon is 0.0: give a positive"),
-        (lambda: ApproximateDP(1.0, 1.0), "delta is 1.0: give a number between 0 and 1"),
-        (lambda: ZeroConcentratedDP(np.inf), "rho is inf: give a positive"),
-        (lambda: least_sum_error(1.0, 1, PureDP(1.0)), "d is 1: give a whole number of 2 or more"),
-        (lambda: least_sum_error(-1.0, 5, PureDP(1.0)), "point_error"),
-        (lambda: least_point_error(0.0, 5, PureDP(1.0)), "sum_error"),
-        (lambda: least_sum_error(1.0, 5, ZeroConcentratedDP(1.0), form="paper"), "paper omits"),
-        (lambda: least_sum_error(1.0, 5, PureDP(1.0), form="best"), "form must be"),
-        (lambda: accurate_sum([-1.0], PureDP(1.0), np.random.default_rng(0)), "counts must be"),
-        (lambda: project_to_simplex([1.0], -1.0), "cannot sum"),
-    ],
+@refused(
+    (lambda: PureDP(0.0), "epsilon is 0.0: give a positive"),
+    (lambda: ApproximateDP(1.0, 1.0), "delta is 1.0: give a number between 0 and 1"),
+    (lambda: ZeroConcentratedDP(np.inf), "rho is inf: give a positive"),
+    (lambda: least_sum_error(1.0, 1, PureDP(1.0)), "d is 1: give a whole number of 2 or more"),
+    (lambda: least_sum_error(-1.0, 5, PureDP(1.0)), "point_error"),
+    (lambda: least_point_error(0.0, 5, PureDP(1.0)), "sum_error"),
+    (lambda: least_sum_error(1.0, 5, ZeroConcentratedDP(1.0), form="paper"), "paper omits"),
+    (lambda: least_sum_error(1.0, 5, PureDP(1.0), form="best"), "form must be"),
+    (lambda: accurate_sum([-1.0], PureDP(1.0), np.random.default_rng(0)), "counts must be"),
+    (lambda: project_to_simplex([1.0], -1.0), "cannot sum"),
 )
-def test_bad_input_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_input_is_refused(call) -> None:
+    call()
 
 
 @every(
