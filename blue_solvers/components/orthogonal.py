@@ -24,9 +24,8 @@ PRODUCTS_AT_ONCE = 1 << 20  # numbers that rows times roots are worked out to at
 TINY = np.finfo(float).tiny
 ROUNDING = 1e-12  # of what a standard deviation is summed from: sums that should cancel leave this much at most
 
-Roots = tuple[
-    Float, Float, Float
-]  # of systems F (N, k, m), Q'Q = 1: R (N, m, m) with F = Q R, its inverse, Q' (N, m, k)
+# Of systems F (N, k, m), Q'Q = 1: R (N, m, m) with F = Q R, its inverse, Q' (N, m, k).
+Roots = tuple[Float, Float, Float]
 
 
 class Fitted(NamedTuple):

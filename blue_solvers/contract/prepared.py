@@ -287,9 +287,8 @@ class InOtherLayout(Prepared):
     def adjoint(self, V: Float) -> Float:
         known = np.array(V)
         known[self._lost] = 0
-        weights = self._prepared.adjoint(_spread(known, self._desired, self._prepared.problem.desired.size)).take(
-            self._observed, axis=0
-        )
+        pulls = _spread(known, self._desired, self._prepared.problem.desired.size)
+        weights = self._prepared.adjoint(pulls).take(self._observed, axis=0)
         weights[self.problem.assumed] = 0  # up to rounding already
         weights[:, V[self._lost].any(axis=0)] = np.nan
         return weights

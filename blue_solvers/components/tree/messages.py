@@ -162,9 +162,8 @@ def part(left: Message, right: Message) -> tuple[Float, Float, Float]:
 
     And a square root of the covariance that either has when the sum is known.
     """
-    known, (by_left, by_right) = combine(
-        [LinearMeasurement.of_message(left), LinearMeasurement.of_message(right)]
-    )  # of left: 0, and d less right
+    # Of left: 0, and d less right.
+    known, (by_left, by_right) = combine([LinearMeasurement.of_message(left), LinearMeasurement.of_message(right)])
     shared = known.unknown / 2  # what neither knows of by itself
     return complement(left.exact) @ (by_right + shared), complement(right.exact) @ (by_left + shared), known.root
 

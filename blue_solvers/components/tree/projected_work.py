@@ -97,12 +97,8 @@ def _work(plan: TreePlan, division: Division) -> tuple[float, float, float]:
             kept += classes[own].sum() * sum(len(piece.rows.get(table.name, ())) for _, table in level.tables)
         parents, children = classes[plan.class_of[plan.parents]], classes[plan.pair_class]
         above = parents[plan.pair_parent]
-        kept += (
-            (classes**2).sum()
-            + (parents**2).sum()
-            + (children * (above + children)).sum()
-            + classes[plan.levels[0].class_of[0]] ** 2
-        )
+        kept += (classes**2).sum() + (parents**2).sum() + (children * (above + children)).sum()
+        kept += classes[plan.levels[0].class_of[0]] ** 2
         seconds += SECONDS_A_MULTIPLICATION * ((classes**3).sum() + MERGES * (above**3).sum())
         seconds += SECONDS_A_STEP * (classes.size + above.size)
         most = max(most, MATRICES * ((above**2).sum() / 2 + piece.size**2))
