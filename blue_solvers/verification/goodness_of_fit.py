@@ -391,15 +391,9 @@ def fit_of_estimate(
     p_value = of_chi_square(statistic, degrees) if degrees else 1.0
     rounding = float(rounding_of(value, x))
     if found is not None:
-        slack = _slack(noise, statistic, rounding)
+        slack = noise.slack(statistic, rounding)
         above, below = share_beyond(found.totals, statistic - slack), share_beyond(-found.totals, -statistic - slack)
         p_value = min(1.0, 2 * min(above, below))
     return Fit(
         problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources
     )
-
-
-def _slack(noise: WeighedNoise, statistic: float, rounding: float) -> float:
-    """How far residuals that are each off by at most `rounding` may have moved their weighted squares."""
-    length = noise.inverse_size(np.where(noise.noisy, rounding, 0.0))
-    return length * (2 * np.sqrt(statistic) + length)

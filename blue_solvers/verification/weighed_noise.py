@@ -229,6 +229,11 @@ class WeighedNoise:
         spread = (self.sd * abs(g)).sum()
         return float(np.sqrt(max(square, 0.0) + 8 * g.size * ROUNDING * spread**2)) + float((self.sd * error).sum())
 
+    def slack(self, statistic: float, rounding: float) -> float:
+        """How far residuals that are each off by at most `rounding` may have moved their weighted squares."""
+        length = self.inverse_size(np.where(self.noisy, rounding, 0.0))
+        return length * (2 * float(np.sqrt(statistic)) + length)
+
     def inverse_size(self, v: Float) -> float:
         """An upper bound of sqrt(v' Sigma^-1 v), v being (n,), over the noisy cells."""
         return float(np.linalg.norm(v * reciprocal(self.least))) * (1 + v.size * ROUNDING)
