@@ -29,8 +29,8 @@ from bench.measuring import is_quick, print_table, shortest
 from bench.problems import BLOCKS, state
 from blue_solvers import BlueOperator, ConjugateGradient, blue
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.inverses import inverse_on_factor
 from blue_solvers.normal_equations.noisy_equations import equations_of
+from blue_solvers.selected_inverse import SelectedInverse
 from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams
@@ -79,8 +79,8 @@ def selected_inversion(problem: Problem) -> Rows:
     sizes = {str(name): rng.uniform(1, 3, problem.observed.shape(name)) for name in problem.observed.names}
     cellwise = Problem(problem.schema, sizes)
     N = equations_of(cellwise, "independent")[-1].normal_matrix()
-    L = factorise(N).triangle()[0]
-    inversion, whole = partial(inverse_on_factor, L), partial(variances_by_selected_inversion, cellwise)
+    triangle = factorise(N).triangle()
+    inversion, whole = partial(SelectedInverse, *triangle), partial(variances_by_selected_inversion, cellwise)
     factorisation, inverse, all_of_it = shortest(lambda: factorise(N), inversion, whole)
     yield _row("selected inversion alone", inverse, "factorisation", factorisation, 3)
     yield _row("all variances with it", all_of_it, "factorisation", factorisation, 3)

@@ -19,8 +19,8 @@ from scipy import sparse
 
 from blue_solvers import thread_limit
 from blue_solvers.components.lattice.sweeps import ADD, EXPAND, READ, SUM, WRITE, look_at_gaps
-from blue_solvers.least_squares.selected_entries import starts_of_supernodes
 from blue_solvers.normal_equations.factorisation import factorise
+from blue_solvers.selected_inverse import starts_of_supernodes
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import compiled
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
@@ -297,8 +297,8 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.crossing_areas.component_problem.carry_slots": (_slots, 0),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
-    "blue_solvers.least_squares.selected_entries.entries_by_supernode": (partial(_factor, of_entries=False), 1e-13),
-    "blue_solvers.least_squares.selected_entries.read_entries": (partial(_factor, of_entries=True), 0),
+    "blue_solvers.selected_inverse.entries_by_supernode": (partial(_factor, of_entries=False), 1e-13),
+    "blue_solvers.selected_inverse.read_entries": (partial(_factor, of_entries=True), 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),
     "blue_solvers.nonnegative.posterior.metropolis.metropolis_steps": (invented_steps, 1e-12),
     "noise_mechanisms.integer_subspace.heat_bath.redraw_chains": (_moves, 0),

@@ -13,9 +13,9 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
-from blue_solvers.least_squares.selected_entries import EntriesOfInverse
 from blue_solvers.normal_equations.factorisation import Factor, factorise, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
+from blue_solvers.selected_inverse import SelectedInverse
 from blue_solvers.verification.weighed_noise import reciprocal
 from constraint_builders.arrays import Float, Index
 from constraint_builders.memory import require_memory
@@ -155,9 +155,9 @@ class SparseFactor(InformationFactor):
         return bool((np.asarray(pairs).ravel() == np.diff(rows.indptr).astype(float) ** 2).all())
 
     @cached_property
-    def _inverse(self) -> EntriesOfInverse:
+    def _inverse(self) -> SelectedInverse:
         """Entries of the inverse, (r, r), on the pattern of the factor."""
-        return EntriesOfInverse(*self._factor.triangle())
+        return SelectedInverse(*self._factor.triangle())
 
 
 def _no_triangle() -> tuple[sparse.csc_matrix, Index]:

@@ -10,14 +10,13 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from blue_solvers import Problem, estimate
+from blue_solvers import Problem, estimate, selected_inverse
 from blue_solvers.errors import UnsupportedProblemError
 from blue_solvers.least_squares import (
     factors_of_information,
     leaf_basis,
     least_squares,
     proof_of_leaves,
-    selected_entries,
 )
 from constraint_builders import LowRankPlusDiagonal
 from tests.helpers.designs import KINDS, anchors, differences, exact_least_squares, grid_of_differences, measured
@@ -242,7 +241,7 @@ def test_variances_on_a_grid_are_not_those_that_few_iterations_leave(
     inverse = np.linalg.inv((S.T @ S).toarray())
     rows = S.multiply(S @ inverse).sum(axis=1)
     for few in (0, 10_000):  # compiled, and the reference
-        monkeypatch.setattr(selected_entries, "FEW_SUPERNODES", few)
+        monkeypatch.setattr(selected_inverse, "FEW_SUPERNODES", few)
         found = least_squares(S, y, 1.0)
         np.testing.assert_allclose(found.variances, inverse.diagonal(), rtol=1e-9)
         np.testing.assert_allclose(found.operator.over_observed.variances(), rows, rtol=1e-9)

@@ -12,7 +12,7 @@ from blue_solvers import blue
 from blue_solvers.normal_equations import factorisation, inverses
 from blue_solvers.normal_equations.cell_variances import desired_sums
 from blue_solvers.normal_equations.factorisation import factorise
-from blue_solvers.normal_equations.inverses import SelectedInverse
+from blue_solvers.selected_inverse import SelectedInverse, entries_by_supernode, starts_of_supernodes
 from blue_solvers.uncertainty import inverse_on_pattern, variances_by_selected_inversion
 from blue_solvers.uncertainty.covariance import variances
 from constraint_builders import Problem, Schema, gallery, memory
@@ -28,7 +28,7 @@ NOISE_TOLERANCE, OWN_TOLERANCE = 1e-9, 1e-6
 def inverse_by(library: object, matrix: sparse.sparray) -> SelectedInverse:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(factorisation, "cholmod", library)
-        return SelectedInverse(factorise(sparse.csc_array(matrix)))
+        return SelectedInverse(*factorise(sparse.csc_array(matrix)).triangle())
 
 
 @st.composite
@@ -125,9 +125,15 @@ def test_fronts_that_would_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) 
     free = 8.0 * (2 * 2_000 + 2 * 4)
     monkeypatch.setattr(memory, "free_memory", lambda: free)
     chain = sparse.diags_array([np.full(1_999, -0.4), np.ones(2_000)], offsets=[-1, 0]).tocsc()
-    assert inverses.inverse_on_factor(sparse.csc_matrix(chain)).size == chain.nnz
+    full = sparse.csc_array(np.tril(np.ones((100, 100)) + 99 * np.eye(100)))
+
+    def by_fronts(L: sparse.csc_array) -> None:
+        starts = starts_of_supernodes(L.indptr, L.indices)
+        entries_by_supernode.reference(L.indptr, L.indices, L.data, starts, np.empty(L.nnz))
+
+    by_fronts(chain)
     with pytest.raises(MemoryError, match="selected inversion over 1 supernodes with 5,050 entries needs"):
-        inverses.inverse_on_factor(sparse.csc_matrix(np.tril(np.ones((100, 100)) + 99 * np.eye(100))))
+        by_fronts(full)
 
 
 @pytest.mark.parametrize("most", [1, 50, 5000])
