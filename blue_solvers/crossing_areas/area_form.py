@@ -12,7 +12,7 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import combinations
 
@@ -22,9 +22,11 @@ from blue_solvers.components import Components
 from blue_solvers.components.assumptions import GENERAL, beyond_assumptions, groupings_in_use, too_many_groups
 from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
+from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import (
+    MOST_NUMBERS,
     ComponentEstimate,
     Contrasts,
     Key,
@@ -103,16 +105,16 @@ class AreaForm:
         """Act on the numbers of every component, from observed to desired cells, (n, K) to (m, K), or `back`."""
         tables = (self._observed, self._desired)[:: -1 if back else 1]
         result = np.zeros((tables[1].size, X.shape[1]))
-        given, found = tables[0].slots(X), tables[1].blocks(result)
 
         def carry(part: tuple[ComponentEstimate, slice]) -> None:
             own, run = part
             source, target = (own.observed, own.desired)[:: -1 if back else 1]
             spread(target, found, run, act(own, gathered(source, given, run)))
 
-        with Workers(sum(own.nbytes for own in given)) as workers:
+        with Workers(X.nbytes + result.nbytes) as workers:
+            given, found = tables[0].slots(X, workers), tables[1].blocks(result)
             workers.for_each(carry, [(own, run) for own in self._shared for run in own.runs(given)])
-        tables[1].to_cells(found)
+            tables[1].to_cells(found, workers)
         return result
 
     def variances(self) -> Float:
@@ -141,17 +143,21 @@ class TablesInSlots:
         """The tables of vectors, (n, K), in their place, each (areas, cells, K)."""
         return [X[self._layout.block(i)].reshape(-1, own.size, X.shape[1]) for i, own in enumerate(self.tables)]
 
-    def slots(self, X: Float) -> list[Float]:
+    def slots(self, X: Float, workers: Workers) -> list[Float]:
         """From cells, (n, K), a copy."""
         blocks = self.blocks(np.array(X, order="C"))
-        for own, block in zip(self.tables, blocks, strict=True):
-            own.basis.to_slots(block.reshape(len(block), *own.shape, block.shape[-1]))
+        workers.for_each(lambda part: part[0].to_slots(part[1]), self._parts(blocks))
         return blocks
 
-    def to_cells(self, slots: list[Float]) -> None:
+    def to_cells(self, slots: list[Float], workers: Workers) -> None:
         """The inverse, and the transpose, in their place, each (areas, cells, K)."""
-        for own, block in zip(self.tables, slots, strict=True):
-            own.basis.to_cells(block.reshape(len(block), *own.shape, block.shape[-1]))
+        workers.for_each(lambda part: part[0].to_cells(part[1]), self._parts(slots))
+
+    def _parts(self, blocks: list[Float]) -> Iterator[tuple[Basis, Float]]:
+        """Some areas of a table at a time, (areas, *shape, K), with its basis; tables are (areas, cells, K)."""
+        for own, block in zip(self.tables, blocks, strict=True):
+            for part in np.array_split(block, 1 + block.size // MOST_NUMBERS):
+                yield own.basis, part.reshape(len(part), *own.shape, block.shape[-1])
 
 
 def subsets(sets: Iterable[Iterable[int]]) -> list[Contrasts]:

@@ -32,6 +32,7 @@ from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Con
 from blue_solvers.streaming.cutting import names_not_in
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import SubtreeForm
+from blue_solvers.threads import Workers
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.areas import LEAF
@@ -85,7 +86,7 @@ class CrossingForm(AreaForm):
 
     def message(self) -> Upward:
         """What the part knows of its root, whose estimate is zero along directions that are not estimable."""
-        slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out())
+        slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out(), Workers(0))
         array = np.zeros((slots.size, 1))
         told: dict[Contrasts, Message] = {}
         for own in self._shared:
