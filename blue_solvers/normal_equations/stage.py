@@ -129,7 +129,7 @@ class Stage:
             try:
                 corrected = correct(X, R, np.maximum(goal, self.solver.rtol * sizes))
             except ConvergenceError:
-                if not sweep:
+                if not sweep and (sizes > ROUNDING * EPSILON * floor).any():  # otherwise no solution is nearer
                     raise
                 break
             left = residual(corrected)
