@@ -53,6 +53,8 @@ def test_regions_of_what_nothing_determines_are_refused(region: Callable[..., An
 def test_intervals_are_nan_where_nothing_determines_a_cell(method: str) -> None:
     draws = {} if method == "z" else {"draws": 99, "rng": 0}
     found, expected = intervals(PARTLY, MORE, method=method, **draws), intervals(WHOLE, Y, method=method, **draws)
+    whole = intervals(PARTLY, MORE, method=method, integer=True, **draws)
+    np.testing.assert_array_equal(whole, [np.ceil(found[0]), np.floor(found[1])])
     for one, other in zip(found, expected, strict=True):
         assert np.isnan(one[6:]).all()
         np.testing.assert_allclose(one[:6], other, atol=0.0 if method == "z" else 5.0)
