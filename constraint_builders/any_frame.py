@@ -10,6 +10,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.schema import Schema
 from constraint_builders.problem import Problem
+from constraint_builders.reading import require_schema
 
 
 def read_tables(
@@ -109,7 +110,7 @@ def read_tables(
     ValueError
         If something is missing, contradictory or may mean two things; the message names it and says how to say it.
     TypeError
-        If `frame` is neither a data frame nor a path.
+        If `frame` is neither a data frame nor a path, or `schema` no schema.
     ImportError
         Without the extra ``frames``.
 
@@ -126,6 +127,8 @@ def read_tables(
     from constraint_builders.files.labelled_arrays import is_dataset, problem_from_dataset
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
+    if schema:
+        require_schema(schema, "tables are read with")
     if is_dataset(frame):
         told = (columns, names_to, cells, suppressed, exact, total, style, sums, plus_minus, sheet, skip_rows)
         if any(told) or areas is not None:

@@ -49,6 +49,14 @@ from constraint_builders.vectors import refuse_unreadable
 MOST_UNEVEN = 1e8  # ratio of the weights in an equality: the root of what doubles tell apart
 
 
+def require_schema(schema: Any, what: str) -> None:
+    """`TypeError` for what is no schema; `what` begins the message."""
+    if not isinstance(schema, Schema):
+        example, within = "such as Schema({'sex': ['female', 'male']})", getattr(schema, "schema", None)
+        hint = ", give its .schema" if isinstance(within, Schema) else ""
+        raise TypeError(f"{what} a Schema, {example}: got {type(schema).__name__}{hint}")
+
+
 def read_problem(
     schema: Any,
     observed: Any,
@@ -65,15 +73,17 @@ def read_problem(
     """A problem of tables, its equalities being E, (k, n), and b, (k,); see `Problem`."""
     if undetermined not in ("error", "nan"):
         raise ValueError(f"undetermined must be 'error' or 'nan': got {undetermined!r}")
-    if not isinstance(schema, Schema):
-        raise TypeError(
-            "a problem begins with a Schema, such as Schema({'sex': ['female', 'male']}): "
-            f"got {type(schema).__name__}"
-        )
+    require_schema(schema, "a problem begins with")
     if not isinstance(observed, Mapping):
         raise TypeError(
             "observed tables are given with the variance of their noise, as in {'sex': 2.0}, 0 where exact: "
             f"got {type(observed).__name__}"
+        )
+    if not isinstance(zeros, Mapping | None):
+        raise TypeError(f"zeros are given by table, as in {{'sex': [True, False]}}: got {type(zeros).__name__}")
+    if equalities is not None and (not isinstance(equalities, tuple | list) or len(equalities) != 2):
+        raise TypeError(
+            "equalities are a matrix over the observed cells and what its rows come to, as in ([[1, 1]], [9])"
         )
     _refuse_places(spine, areas)
     names = TableNames.of(schema, areas if spine is None else spine)

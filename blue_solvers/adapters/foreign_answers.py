@@ -47,7 +47,7 @@ def answer_from(
         private-pgm's and OpenDP's are. A planner with ``marg_dict``, as ResidualPlanner+'s after its reconstruction, of
         identity bases. Rows of arrays, a mapping of geolevels to frames with columns ``geocode``, ``query_shape`` and
         ``value``, as census-bluedown writes where its estimates are split. A long table, a frame or a file, with the
-        estimates in ``estimate`` or ``value``.
+        estimates in ``estimate`` or ``value``. Tables that were not measured are not looked at.
     variables : sequence of str, optional
         What the axes of a planner or of query shapes are, by default the schema's variables in its order.
     order : {"C", "F"}

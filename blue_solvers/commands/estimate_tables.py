@@ -144,5 +144,5 @@ def _nonnegative(method: str, est: Estimate, frame: pl.DataFrame) -> tuple[pl.Da
 
     progress(f"fitting non-negative cells by {method}")
     counts = METHODS[method](est.problem, est.problem.noise.published(est.y))
-    moved = [own for own in movements(counts, est.values) if np.isfinite(own.unbiased_total)]
+    moved = [own for own in movements(counts, est.values) if np.isfinite(own.unbiased_value)]
     return with_nonnegative(frame, counts.desired), moved

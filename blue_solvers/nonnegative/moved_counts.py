@@ -33,9 +33,9 @@ class Movement:
     ----------
     table : str
     total, unbiased_total : float
-        Sum of the table's cells: fitted, and unbiased.
+        Sum of the table's cells: fitted, and unbiased; NaN where one is not estimable.
     cell : tuple of int
-        The cell that moved farthest.
+        The cell that moved farthest, of those that are estimable.
     value, unbiased_value : float
         That cell: fitted, and unbiased.
     """
@@ -48,12 +48,9 @@ class Movement:
     unbiased_value: float
 
     def __str__(self) -> str:
+        totals = "" if np.isnan(self.total) else f"total {_moved(self.unbiased_total, self.total)}; "
         where = f" at {self.cell}" if self.cell else ""
-        return (
-            f"{self.table}: total {self.unbiased_total:,.2f} -> {self.total:,.2f} "
-            f"({self.total - self.unbiased_total:+,.2f}); worst cell{where} {self.unbiased_value:,.2f} -> "
-            f"{self.value:,.2f} ({self.value - self.unbiased_value:+,.2f})"
-        )
+        return f"{self.table}: {totals}worst cell{where} {_moved(self.unbiased_value, self.value)}"
 
 
 def movements(fit: NonnegativeFit, unbiased: ArrayLike) -> list[Movement]:
@@ -89,5 +86,10 @@ def movements(fit: NonnegativeFit, unbiased: ArrayLike) -> list[Movement]:
 
 def _movement(name: Name, fitted: np.ndarray, unbiased: np.ndarray) -> Movement:
     """How far a table moved, fitted and unbiased, both of its shape."""
-    cell = tuple(int(i) for i in np.unravel_index(abs(fitted - unbiased).argmax(), fitted.shape))
+    apart = np.nan_to_num(abs(fitted - unbiased), nan=-1.0)
+    cell = tuple(int(i) for i in np.unravel_index(apart.argmax(), fitted.shape))
     return Movement(name, float(fitted.sum()), float(unbiased.sum()), cell, float(fitted[cell]), float(unbiased[cell]))
+
+
+def _moved(before: float, after: float) -> str:
+    return f"{before:,.2f} -> {after:,.2f} ({after - before:+,.2f})"

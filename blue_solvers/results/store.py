@@ -97,9 +97,9 @@ def write_result(
     Raises
     ------
     ValueError
-        If the problem has no spine, another schema than the settings, correlated noise, equalities, or unequal
-        variances within a table of a geounit, if the estimates are not the best ones, if a shape does not fit, or if a
-        value is not finite.
+        If the problem has no spine, another schema than the settings, a law that has no name there, correlated noise,
+        equalities, or unequal variances within a table of a geounit, if the estimates are not the best ones, if a shape
+        does not fit, or if a value is not finite.
     OSError
         If there is something at `folder`, or it cannot be written.
     """
@@ -250,6 +250,8 @@ def _not_stored(P: BlueOperator, settings: Settings) -> str:
         return "it has no spine of geounits"
     if problem.schema != settings.schema:
         return "its schema is not that of the settings"
+    if not isinstance(problem.noise.law, str):
+        return f"its noise is {problem.noise.law!r}, which settings have no name for"
     return undetermined_refusal(problem) or not_answered(P)
 
 

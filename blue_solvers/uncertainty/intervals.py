@@ -87,8 +87,11 @@ def intervals(
     half = half if centre.ndim == 1 else half[:, None]
     if method != "z":  # simulated errors are rounded as noise is, that of the estimate as counts are
         half = half + rounding_of(centre, real_array(y, "y")[~P.problem.unmeasured])
-    bounds = centre - half, centre + half
-    return refine_to_integers(*bounds) if integer else bounds
+    lower, upper = centre - half, centre + half
+    if integer:
+        known = ~np.isnan(centre)
+        lower[known], upper[known] = refine_to_integers(lower[known], upper[known])
+    return lower, upper
 
 
 @takes_confidence_level

@@ -38,7 +38,7 @@ def keep_largest(largest: Float, errors: Float) -> None:
     for cell in range(cells):
         for error in errors[cell]:
             size = abs(error)
-            if size > largest[cell, 0]:
+            if not size <= largest[cell, 0]:  # NaN stays
                 place = 1
                 while place < keep and largest[cell, place] < size:
                     largest[cell, place - 1] = largest[cell, place]

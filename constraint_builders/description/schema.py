@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -337,10 +338,15 @@ def _variable(name: str, levels: int | Sequence) -> Variable:
             raise TypeError(f"{what} must be a number or a list of labels: got {levels!r}") from None
     if not labels:
         raise ValueError(f"variable {name!r} has no levels: give at least one")
-    if len(set(labels)) < len(labels):
-        repeated = Counter(labels).most_common(1)[0][0]
-        raise ValueError(f"variable {name!r} has the level {repeated!r} twice: labels are unique")
+    _refuse_repeated(labels, f"variable {name!r} has the level")
     return Variable(name, labels)
+
+
+def _refuse_repeated(labels: Sequence[str], who: str) -> None:
+    """Refuse labels that nobody can tell apart; an accent may be a character of its own or not."""
+    label, times = Counter(unicodedata.normalize("NFC", label) for label in labels).most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"{who} {label!r} twice: labels are unique, as they are seen")
 
 
 def _few_enough(name: str, levels: SupportsIndex) -> int:
@@ -360,6 +366,7 @@ def _recode(name: str, axis: int, variable: Variable, given: Sequence | Mapping)
         )
     if all(isinstance(group, str) for group in groups):
         number_of = {label: number for number, label in enumerate(dict.fromkeys(groups))}
+        _refuse_repeated(list(number_of), f"recode {name!r} has the group")
         labels = tuple(number_of)
         numbers = tuple(number_of[group] for group in groups)
     else:

@@ -134,10 +134,11 @@ def inferred_levels(labels: pl.Series, rows: NDArray[np.int64]) -> list[str]:
     stripped = labels.str.strip_chars()
     levels = [label for label in stripped.unique(maintain_order=True) if label != SUMMED_OUT]
     if both := _alike(levels):
-        as_shown = ascii if len({unicodedata.normalize("NFC", label) for label in both}) == 1 else repr
+        are_one = len({unicodedata.normalize("NFC", label) for label in both}) == 1
+        as_shown, else_ = (ascii, "") if are_one else (repr, ", or give a schema with both")
         places = [rows[int((stripped == label).arg_max() or 0)] for label in both]
         seen = " and ".join(f"{as_shown(label)} (row {row})" for label, row in zip(both, places, strict=True))
-        raise ValueError(f"column {labels.name!r} has both {seen}: write one of them, or give a schema with both")
+        raise ValueError(f"column {labels.name!r} has both {seen}: write one of them{else_}")
     return in_order(levels)
 
 

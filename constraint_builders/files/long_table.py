@@ -36,6 +36,7 @@ from constraint_builders.files.numbers import LARGEST
 from constraint_builders.files.source import writer_of
 from constraint_builders.files.spine_of_codes import codes_tell, spine_by_parents
 from constraint_builders.problem import Problem
+from constraint_builders.vectors import refuse_unreadable
 
 ROUNDED = ("estimate", "std_error", "lower", "upper", "margin_90", "nonnegative", "adjustment")
 RATIOS = ("adjustment_z", "cv")
@@ -50,9 +51,9 @@ def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
     Parameters
     ----------
     problem : Problem
-        With uncorrelated noise.
+        With uncorrelated noise, without zeros and equalities.
     y : array_like, (n,)
-        Values over its observed layout; NaN becomes an empty value.
+        Values over its observed layout; NaN, where nothing was measured, becomes an empty value.
 
     Returns
     -------
@@ -61,11 +62,15 @@ def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
     Raises
     ------
     ValueError
-        If the noise is correlated, or `y` has another length.
+        If the noise is correlated, there are zeros or equalities, or `y` has another length or no value of a cell.
     """
     if problem.covariance is not None:
         raise ValueError("a long table holds variances only: this problem's noise is correlated")
+    for what, own in {"structural zeros": problem.zeros, "equalities": problem.equalities}.items():
+        if own is not None:
+            raise ValueError(f"a long table holds measurements only: this problem has {what}, which would be lost")
     columns = _vectors(problem.observed, value=y, variance=problem.variances)
+    refuse_unreadable(problem, columns[0].to_numpy())
     columns[0] = columns[0].fill_nan(None)
     return _key_columns(problem, problem.observed, problem.observed_tables).with_columns(columns)
 

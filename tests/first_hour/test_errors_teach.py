@@ -12,10 +12,11 @@ import pytest
 from scipy import sparse, stats
 
 import blue_solvers
-from blue_solvers import SOLVERS, Dense, SolverName, blue
+from blue_solvers import SOLVERS, Dense, SolverName, blue, read_tables
 from blue_solvers.cli import main
 from blue_solvers.testing import PROPERTIES, check_solver
 from constraint_builders import Problem, Schema, gallery
+from constraint_builders.files.schema_file import SchemaFile
 from noise_mechanisms import variance_of
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
 from tests.helpers.every import every
@@ -23,12 +24,17 @@ from tests.helpers.places import ROOT
 from tests.helpers.refused import refused
 
 SCHEMA = Schema({"sex": ["f", "m"]})
+FRAME = {"sex": ["f", "m"], "value": [1.0, 2.0], "variance": [1.0, 1.0]}
 
 
 @refused(
     (lambda: Schema(["sex"]), r"variables must be a mapping .* as in {"),
     (lambda: Problem(SCHEMA, ["sex"]), r"with the variance of their noise, as in {'sex': 2.0}.*: got list"),
     (lambda: Problem({"sex": 2}, {"sex": 1.0}), r"begins with a Schema, such as Schema\({'sex': .*: got dict"),
+    (lambda: Problem(SCHEMA, {"sex": 1.0}, zeros=["sex"]), r"by table, as in {'sex': \[True, False\]}: got list"),
+    (lambda: Problem(SCHEMA, {"sex": 1.0}, equalities=[[1, 1]]), r"a matrix .* and what its rows come to, as in"),
+    (lambda: read_tables(FRAME, {"sex": 2}), r"read with a Schema, such as Schema\({'sex': .*: got dict"),
+    (lambda: read_tables(FRAME, SchemaFile(SCHEMA)), r"read with a Schema, .*: got SchemaFile, give its .schema"),
     (lambda: blue(np.ones(3)), r"takes a Problem, .*: got ndarray; .*Problem\(schema, .*from_matrix"),
     (lambda: check_solver("sea_blue"), r"configured solver, such as SeaBlue\(\).*: got 'sea_blue'"),
     (lambda: blue(gallery.toy()) @ sparse.csr_array(np.eye(4)), r"dense vectors, .*: write P @ x.toarray\(\)"),

@@ -2,7 +2,8 @@
 
 Where most counts are near zero the BLUE loses to what knows that counts are not negative, and a non-negative fit is one
 point without an error. The posterior has both: every table of non-negative whole counts that meets all exact values,
-zeros and equalities is taken as equally likely beforehand, and weighted by the probability of the noise that it leaves.
+zeros and equalities, as likely beforehand as `counts_posterior` says, is weighted by the probability of the noise that
+it leaves.
 """
 
 from __future__ import annotations

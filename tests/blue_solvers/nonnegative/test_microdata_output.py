@@ -159,6 +159,18 @@ def test_movements_tell_how_far_tables_moved():
         movements(fit, unbiased[:-1])
 
 
+def test_movements_are_told_of_tables_with_cells_that_are_not_estimable():
+    schema, inf = Schema({"a": 2, "b": 2}), np.inf
+    problem = Problem(schema, {"a": 1.0, "a * b": [[inf, inf], [1.0, 1.0]]}, undetermined="nan")
+    y = problem.vector({"a": [3.0, 5.0], "a * b": [[np.nan, np.nan], [-4.0, 9.0]]})
+    unbiased = blue(problem) @ y
+    table = movements(nnls(problem, y), unbiased)[1]
+    assert table.cell == (1, 0)
+    assert table.value == 0 > table.unbiased_value == pytest.approx(-4.0)
+    assert np.isnan(table.total)
+    assert "nan" not in str(table)
+
+
 def test_synthetic_datasets_are_those_of_the_paper():
     datasets = synthetic_datasets()
     expected = {

@@ -13,6 +13,7 @@ from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
+from noise_mechanisms.laws import Rounding
 
 SETTINGS = """
 geolevels = ["State", "County"]
@@ -40,6 +41,16 @@ def test_errors_worked_out_while_writing_are_the_exact_ones(
     write_result(tmp_path / "worked_out", P, P @ y, None, settings)
     given, found = (Result(tmp_path / name).description.files for name in ("given", "worked_out"))
     assert given == found
+
+
+def test_figures_of_a_law_are_not_stored_as_gaussian_noise(tmp_path: Path) -> None:
+    """Settings name the noise: of the result its reports would say that of the settings."""
+    settings = parse_settings(SETTINGS, "own")
+    spine = Spine([-1, 0, 0], ["State", "County", "County"], ["1", "11", "12"])
+    observed = {"State": {"total": Rounding(10)}, "County": {"sex * age": Rounding(10)}}
+    P = blue(Problem(settings.schema, observed, spine=spine))
+    with pytest.raises(ValueError, match=r"its noise is Rounding\(base=10\), which settings have no name for"):
+        write_result(tmp_path / "rounded", P, np.zeros(P.shape[0]), None, settings)
 
 
 def test_what_was_noticed_of_every_product_is_repeated() -> None:

@@ -262,6 +262,18 @@ def test_compiled_kernel_keeps_the_same(seed, keep, width):
     np.testing.assert_array_equal(by_numpy, np.sort(np.hstack([largest, abs(errors)]))[:, width:])
 
 
+@pytest.mark.skipif(not has_numba(), reason="needs the extra 'fast'")
+@pytest.mark.parametrize("widths", [(7,), (2, 5)])
+def test_both_kernels_keep_errors_that_are_no_numbers(widths):
+    """Of cells that nothing determines: compiled, the smallest was -1, which is no width of an interval."""
+    for kernel in (keep_largest_in_numpy, keep_largest.compiled()):
+        largest = np.full((2, 4), -1.0)
+        for width in widths:
+            kernel(largest, np.array([np.full(width, np.nan), np.arange(1.0, width + 1)]))
+        assert np.isnan(largest[0, 0])
+        assert largest[1, 0] == 4.0 if len(widths) == 1 else largest[1, 0] == 2.0
+
+
 @every("size", [1.0, 1e9, 1e10, 1e13])
 def test_integer_refinement_never_widens_by_more_than_rounding(size):
     """A bound of 1e10 is rounded in its seventeenth digit, not in its ninth."""

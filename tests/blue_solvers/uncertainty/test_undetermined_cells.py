@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blue_solvers import blue, intervals
+from blue_solvers import blue, half_widths, intervals
 from blue_solvers.uncertainty import (
     confidence_ellipsoid,
     distribution_free_band,
@@ -53,8 +53,11 @@ def test_regions_of_what_nothing_determines_are_refused(region: Callable[..., An
 def test_intervals_are_nan_where_nothing_determines_a_cell(method: str) -> None:
     draws = {} if method == "z" else {"draws": 99, "rng": 0}
     found, expected = intervals(PARTLY, MORE, method=method, **draws), intervals(WHOLE, Y, method=method, **draws)
+    whole = intervals(PARTLY, MORE, method=method, integer=True, **draws)
+    np.testing.assert_array_equal(whole, [np.ceil(found[0]), np.floor(found[1])])
     for one, other in zip(found, expected, strict=True):
         assert np.isnan(one[6:]).all()
         np.testing.assert_allclose(one[:6], other, atol=0.0 if method == "z" else 5.0)
     assert (found[0][1:6] < found[1][1:6]).all()
+    np.testing.assert_array_equal(np.isnan(half_widths(blue(PARTLY), method=method, **draws)), np.isnan(found[0]))
     assert np.isnan((blue(PARTLY) @ np.nan_to_num(MORE))[6:]).all()

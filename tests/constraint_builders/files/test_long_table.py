@@ -4,7 +4,9 @@ import gzip
 import re
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ PROBLEM = Problem(
     SCHEMA,
     {"total": 0.0, "adult * sex": [[1.0, 2.0], [3.0, np.inf]], "age": 4.0, "detailed": 2.0},
 )
+SEEN = partial(unicodedata.normalize, "NFC")
 Y = np.array([10.0, 1.5, 2.5, 3.25, np.nan, 3, 3, 4.5, *range(6)])
 
 
@@ -54,7 +57,7 @@ def measurements(draw: Any) -> tuple[Problem, Any]:
     label = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=4).filter(lambda t: t != "*")
     sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     schema = Schema(
-        {f"v{i}": draw(st.lists(label, min_size=size, max_size=size, unique=True)) for i, size in enumerate(sizes)}
+        {f"v{i}": draw(st.lists(label, min_size=size, max_size=size, unique_by=SEEN)) for i, size in enumerate(sizes)}
     )
     kept = st.lists(st.sampled_from(schema.names), unique=True).map(lambda names: " * ".join(names) or "total")
     tables = draw(st.lists(kept, min_size=1, max_size=5, unique_by=lambda name: frozenset(name.split(" * "))))
@@ -78,6 +81,22 @@ def test_round_trip_in_any_order(
     again, values = read_long_table(shuffled, problem.schema)
     for name, cells in problem.observed.tables(y).items():
         assert np.array_equal(again.observed.tables(values)[name], cells, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "y", "message"),
+    [
+        ({}, [np.nan, 1.0, 2.0], r"table 'total' is NaN"),
+        ({}, [3.0, np.inf, 2.0], r"table 'sex', cell \(sex=0\) is infinite"),
+        ({"zeros": {"sex": [True, False]}}, [2.0, 0.0, 2.0], "structural zeros, which would be lost"),
+        ({"equalities": ([[0.0, 1.0, -1.0]], [0.0])}, [2.0, 1.0, 1.0], "equalities, which would be lost"),
+    ],
+)
+def test_what_a_table_would_lose_is_not_written(more: dict[str, Any], y: list[float], message: str) -> None:
+    """An empty value is read as one that was not measured."""
+    problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0}, **more)
+    with pytest.raises(ValueError, match=message):
+        measurements_frame(problem, y)
 
 
 def test_the_columns_say_what_each_cell_is() -> None:

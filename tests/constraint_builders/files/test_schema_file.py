@@ -1,5 +1,7 @@
 """Schemas to TOML and back, and what a schema file is refused for."""
 
+import unicodedata
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,18 @@ from constraint_builders.description.schema import Recode
 from constraint_builders.files import SchemaFile, format_schema, read_schema_file, write_schema_file
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+seen = partial(unicodedata.normalize, "NFC")
 names = st.lists(text.map(lambda t: f"n{t}x".replace("*", "")), min_size=4, max_size=4, unique=True)
 
 
 @st.composite
 def schemas(draw: Any) -> Schema:
     first, second, coarse, other = draw(names)
-    labels = draw(st.lists(text, min_size=1, max_size=6, unique=True))
+    labels = draw(st.lists(text, min_size=1, max_size=6, unique_by=seen))
     groups = draw(st.sampled_from([[0, 0, 1], [1, 0, 0], ["a", "b", "a"], ["1", "0", "0"]]))
     schema = Schema({first: labels, second: 3}, {second: {coarse: groups, other: [0, 1, 1]}})
     more = draw(st.sampled_from([None, (0, 1, 0), (1, 0, 1), (1, 1, 0)]))
-    called = tuple(draw(st.lists(text, min_size=2, max_size=2, unique=True)))
+    called = tuple(draw(st.lists(text, min_size=2, max_size=2, unique_by=seen)))
     return schema if more is None else schema.with_recode(Recode("more", 1, more, called))
 
 
