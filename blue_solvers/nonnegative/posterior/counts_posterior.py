@@ -296,15 +296,12 @@ class _Chains:
         """Redraw each chain's concentration from its law given the counts."""
         if self._grid.size == 1:
             return
-        values, places = np.unique(self._chains.states, return_inverse=True)
+        states, totals, a = self._chains.states, self._chains.totals[:, None], self._grid[:, None]
+        values, places = np.unique(states, return_inverse=True)
         places = places.reshape(_CHAINS, -1) + np.arange(_CHAINS)[:, None] * values.size
         times = np.bincount(places.ravel(), minlength=_CHAINS * values.size).reshape(_CHAINS, -1)
-        a, whole = self._grid[:, None], self._chains.states.shape[1] * self._grid
-        logs = (
-            times @ (gammaln(values + a) - gammaln(a)).T
-            + gammaln(whole)
-            - gammaln(self._chains.totals[:, None] + whole)
-        )
+        whole = states.shape[1] * self._grid
+        logs = times @ (gammaln(values + a) - gammaln(a)).T + gammaln(whole) - gammaln(totals + whole)
         upto = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
         drawn = self._rng.random((_CHAINS, 1))
         self._chains.concentrations[:] = self._grid[(upto / upto[:, -1:] <= drawn).sum(axis=1)]
