@@ -88,15 +88,10 @@ def _bound_by_sums(least: Float, weighted: sparse.csr_array, sums: sparse.csr_ar
     coefficients = sums.data[sums.indptr[:-1]]
     largest = np.zeros(least.size)
     largest[filled] = _extremes(weighted[filled])[1]
-    shared = sparse.coo_array(_members(weighted) @ _members(sums).T)
+    shared = sparse.coo_array(weighted.sign() @ sums.sign().T)
     cells, rows = shared.coords
     within = shared.data == np.diff(weighted.indptr)[cells]
     np.minimum.at(least, cells[within], largest[cells[within]] * (values / coefficients)[rows[within]])
-
-
-def _members(matrix: sparse.csr_array) -> sparse.csr_array:
-    """1 for every entry, (rows, cells)."""
-    return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _bound_by_weights(least: Float, weighted: sparse.csr_array, coefficients: Float, value: float) -> None:

@@ -134,18 +134,14 @@ def inverted_intervals(
     values = read_measurements(problem, y)
     if values.ndim != 1:
         raise ValueError(f"y must be one vector of {problem.observed.size} measurements: got shape {values.shape}")
-    confidence_level, draws, generator = (
-        read_level(confidence_level),
-        whole_number(draws, "draws", 1),
-        random_generator(rng),
-    )
+    confidence_level, draws = read_level(confidence_level), whole_number(draws, "draws", 1)
     places = problem.desired.positions(cells)
     lost = places[problem.lost[places]]
     if lost.size:
         raise ValueError(f"{why_undetermined(problem, int(lost[0]))}: leave it out of cells")
     half = (1 + confidence_level) / 2
     multiple = normal_multiple(half)
-    tests = _Tests(problem, values, multiple**2, half, draws, generator, bounds)
+    tests = _Tests(problem, values, multiple**2, half, draws, random_generator(rng), bounds)
     P = given.operator if isinstance(given, Estimate) else blue(problem)
     centres = (P @ values + P.offset)[places]
     errors = np.sqrt(np.maximum(P.variances()[places], 0))

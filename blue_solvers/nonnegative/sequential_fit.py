@@ -141,15 +141,12 @@ class Turn:
     table : str or None
     finest : tuple of str
         The tables held before it that no other one held refines.
-    implied : (str, csr_array) or None
-        One of those that refines the table, if any does, and the matrix from its answers to the table's.
     alone : FitStage or None
-        The stage over the table's own cells; None where it is implied, and in the last turn.
+        The stage over the table's own cells; None in the last turn.
     """
 
     table: Name | None
     finest: tuple[Name, ...]
-    implied: tuple[Name, sparse.csr_array] | None = None
     alone: FitStage | None = None
 
     @property
@@ -194,9 +191,8 @@ class Course:
         answers, fitted = dict(self.answers), list[Fitted]()
         for turn in turns:
             found = None
-            if turn.implied is not None:
-                source, sums = turn.implied
-                answer = sums @ answers[source]
+            if turn.table is None and any(map(self._is_detailed, turn.finest)):
+                answer = answers[turn.finest[0]][self.model.labels(turn.finest[0])]
             elif turn.alone is not None and turn.is_exact:
                 answer = self._measured(turn.table)
                 missed = abs(turn.alone.rows @ answer - turn.alone.held_sums(answers)).max(initial=0.0)
@@ -214,12 +210,14 @@ class Course:
 
     def _have_cells(self, turns: Sequence[Turn], start: int, fitted: Sequence[Fitted]) -> bool:
         """Whether there are cells for these answers and all that are held."""
-        stop = start + len(fitted)
-        last = next((turn for turn in reversed(turns[start:stop]) if turn.implied is None), None)
-        if last is None or last.alone is None or last.alone.rows.shape[1] == self.empty.size:
-            return True  # implied, or found over all cells
+        if not fitted or fitted[-1][0] is None or self._is_detailed(fitted[-1][0]):
+            return True  # found over all cells
         answers = self.answers | {table: answer for table, answer, _ in fitted}
-        return attempt(self._program(self._joint(None, turns[stop].finest), answers)) is not None
+        return attempt(self._program(self._joint(None, turns[start + len(fitted)].finest), answers)) is not None
+
+    def _is_detailed(self, table: Name) -> bool:
+        """Whether a table's cells are the detailed ones: of such a table all others follow."""
+        return self.model.present_rows(table).size == self.empty.size
 
     def _solve(self, turn: Turn) -> None:
         """Take a turn with all constraints."""
@@ -294,19 +292,16 @@ def _checked_order(model: FittingModel, order: Sequence[str] | None) -> tuple[Na
 
 
 def _turns(model: FittingModel, order: Sequence[Name]) -> list[Turn]:
-    """The turns; they depend on the tables alone, not on the measurements."""
+    """The turns of tables whose answers do not follow, and of cells; they do not depend on the measurements."""
     turns: list[Turn] = []
     finest: tuple[Name, ...] = ()
-    for table in (*order, None):
-        labels = np.arange(model.M.shape[1]) if table is None else model.labels(table)
-        source = next((held for held in finest if refines(model.labels(held), labels)), None)
-        if source is not None:
-            turns.append(Turn(table, finest, implied=(source, sums_matrix(model.labels(source), labels))))
-            continue
-        alone = None if table is None else _stage(model, table, labels, _shared(model, labels, finest))
-        turns.append(Turn(table, finest, alone=alone))
-        finest = (*(held for held in finest if not refines(labels, model.labels(held))), *([table] if table else []))
-    return turns
+    for table in order:
+        labels = model.labels(table)
+        if any(refines(model.labels(held), labels) for held in finest):
+            continue  # its answers follow
+        turns.append(Turn(table, finest, _stage(model, table, labels, _shared(model, labels, finest))))
+        finest = (*(held for held in finest if not refines(labels, model.labels(held))), table)
+    return [*turns, Turn(None, finest)]
 
 
 def _stage(model: FittingModel, table: Name | None, cells: Index, held: Sequence[tuple[Name, Index]]) -> FitStage:

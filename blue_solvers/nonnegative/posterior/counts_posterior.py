@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -256,51 +255,57 @@ class _Chains:
         self._moves = count_moves(model, rows)
         weights = self._misfit.weights
         information = weights if self._misfit.squared else np.square(weights) / 2
-        self._states = whole_starts(model, y, _CHAINS, rng)
-        largest = 1.0 + self._states.max(initial=0)  # what moves that nothing measures may at most be
+        states = whole_starts(model, y, _CHAINS, rng)
+        largest = 1.0 + states.max(initial=0)  # what moves that nothing measures may at most be
         self._scales = np.minimum(step_sizes(self._moves, information), largest)
-        self._residuals = np.ascontiguousarray(self._states @ model.M[rows].T - y[rows], dtype=np.float64)
-        self._totals = self._states.sum(axis=1)
-        self._concentrations = np.full(_CHAINS, grid[grid.size // 2])
-        self._accepted, self._proposed = np.zeros(_CHAINS, dtype=np.int64), 0
+        residuals = np.ascontiguousarray(states @ model.M[rows].T - y[rows], dtype=np.float64)
+        accepted, self._proposed = np.zeros(_CHAINS, dtype=np.int64), 0
+        self._chains = Chains(states, residuals, states.sum(axis=1), accepted, np.full(_CHAINS, grid[grid.size // 2]))
+        cells, sums = self._moves.cells, self._moves.sums
+        starts, numbers, steps, row_starts, places, growths = (
+            np.asarray(own).ravel().astype(np.int64)
+            for own in (cells.indptr, cells.indices, cells.data, sums.indptr, sums.indices, cells.sum(axis=0))
+        )
+        self._lists = MoveLists(starts, numbers, steps, row_starts, places, sums.data.astype(np.float64), growths)
 
     @property
     def acceptance(self) -> float:
         """Share of the proposals that were accepted; 1 before any."""
-        return float(self._accepted.sum() / self._proposed) if self._proposed else 1.0
+        return float(self._chains.accepted.sum() / self._proposed) if self._proposed else 1.0
 
     @property
     def are_possible(self) -> bool:
         """Whether all figures may be published of the counts that the chains are at."""
         listed = range(self._misfit.first.size)
-        return all(self._misfit.of(row, own[row]) < OUTSIDE for own in self._residuals for row in listed)
+        return all(self._misfit.of(row, own[row]) < OUTSIDE for own in self._chains.residuals for row in listed)
 
     def run(self, draws: int) -> NDArray[np.int32]:
         """Advance all chains, and keep so many states of each: (chains, draws, d)."""
-        kept = np.empty((_CHAINS, draws, self._states.shape[1]), dtype=np.int32)
+        kept = np.empty((_CHAINS, draws, self._chains.states.shape[1]), dtype=np.int32)
         for i in range(draws):
-            size = self._states.shape[1]
+            size = self._chains.states.shape[1]
             times = _TURNS_A_CELL if size > _MANY_CELLS else 1  # that concentrations are redrawn
             for _ in range(times if self._moves.cells.shape[1] else 0):
                 self._advance(_TURNS_A_CELL * size // times)
                 self._draw_concentrations()
-            if self._states.max(initial=0) > _MOST:
+            if self._chains.states.max(initial=0) > _MOST:
                 raise ValueError(f"counts above {_MOST:,} are not drawn: give the measurements of parts of the table")
-            kept[:, i] = self._states
+            kept[:, i] = self._chains.states
         return kept
 
     def _draw_concentrations(self) -> None:
         """Redraw each chain's concentration from its law given the counts."""
         if self._grid.size == 1:
             return
-        values, places = np.unique(self._states, return_inverse=True)
+        states, totals, a = self._chains.states, self._chains.totals[:, None], self._grid[:, None]
+        values, places = np.unique(states, return_inverse=True)
         places = places.reshape(_CHAINS, -1) + np.arange(_CHAINS)[:, None] * values.size
         times = np.bincount(places.ravel(), minlength=_CHAINS * values.size).reshape(_CHAINS, -1)
-        a, whole = self._grid[:, None], self._states.shape[1] * self._grid
-        logs = times @ (gammaln(values + a) - gammaln(a)).T + gammaln(whole) - gammaln(self._totals[:, None] + whole)
+        whole = states.shape[1] * self._grid
+        logs = times @ (gammaln(values + a) - gammaln(a)).T + gammaln(whole) - gammaln(totals + whole)
         upto = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
         drawn = self._rng.random((_CHAINS, 1))
-        self._concentrations[:] = self._grid[(upto / upto[:, -1:] <= drawn).sum(axis=1)]
+        self._chains.concentrations[:] = self._grid[(upto / upto[:, -1:] <= drawn).sum(axis=1)]
 
     def _advance(self, turns: int) -> None:
         for start in range(0, turns, _TURNS_AT_ONCE):
@@ -308,28 +313,15 @@ class _Chains:
             choices = self._moves.draw(shape, self._rng)
             if self._moves.has_all_cells:
                 single = self._rng.random(shape) < _SINGLE
-                choices[single] = self._rng.integers(0, self._states.shape[1], np.count_nonzero(single))
+                choices[single] = self._rng.integers(0, self._chains.states.shape[1], np.count_nonzero(single))
             lengths = 1 + np.floor(self._rng.standard_exponential(shape) * (self._scales[choices] - 1)).astype(np.int64)
             sizes = np.where(self._rng.random(shape) < 0.5, -lengths, lengths)
             if self._moves.has_all_cells:
                 one = self._rng.random(shape) < _COMING_AND_GOING
                 choices[one] = -1 - self._rng.integers(0, 1 << 40, np.count_nonzero(one))
-            self._step(choices, sizes, self._rng.standard_exponential(shape))
+            costs = self._rng.standard_exponential(shape)
+            metropolis_steps(self._chains, self._lists, self._misfit, choices, sizes, costs)
             self._proposed += choices.size
-
-    def _step(self, choices: Integers, sizes: Integers, costs: Float) -> None:
-        """Propose to every chain moves, so many steps of each, at costs, (chains, turns) all three."""
-        chains = Chains(self._states, self._residuals, self._totals, self._accepted, self._concentrations)
-        metropolis_steps(chains, self._lists, self._misfit, choices, sizes, costs)
-
-    @cached_property
-    def _lists(self) -> MoveLists:
-        cells, sums = self._moves.cells, self._moves.sums
-        starts, numbers, steps, row_starts, rows, growths = (
-            np.asarray(own).ravel().astype(np.int64)
-            for own in (cells.indptr, cells.indices, cells.data, sums.indptr, sums.indices, cells.sum(axis=0))
-        )
-        return MoveLists(starts, numbers, steps, row_starts, rows, sums.data.astype(np.float64), growths)
 
 
 def _concentrations(value: float | None) -> Float:

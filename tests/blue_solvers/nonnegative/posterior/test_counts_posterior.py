@@ -321,11 +321,11 @@ def test_concentrations_are_drawn_over_their_whole_range(state: list[int]) -> No
     chains = _Chains(
         model, np.array([sum(state), *state], dtype=float), _concentrations(None), np.random.default_rng(0)
     )
-    chains._states[:], chains._totals[:] = state, sum(state)
+    chains._chains.states[:], chains._chains.totals[:] = state, sum(state)
     drawn = []
     for _ in range(1000):
         chains._draw_concentrations()
-        drawn.append(np.log(chains._concentrations))
+        drawn.append(np.log(chains._chains.concentrations))
     range_ = np.geomspace(0.02, 100, 38)
     logs = np.array([prior(np.array([state]), a)[0] for a in range_])
     weight = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
