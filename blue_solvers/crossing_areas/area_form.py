@@ -86,6 +86,7 @@ class AreaForm:
         gaps = [0.0]
 
         def project(own: ComponentEstimate, Y: Float) -> Float:
+            """The estimate of a component, (n, K), of what was measured, (n, K)."""
             X, info = own.estimate.apply(Y)
             if not info.exact:
                 raise UnsupportedProblemError(

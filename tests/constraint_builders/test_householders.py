@@ -14,7 +14,7 @@ from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.schema import Recode
 from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples, lengths
-from tests.helpers.every import every
+from tests.helpers.every import cases
 
 BLOCKS = ["a", "b", "c", "d", "e"]
 SHAPE = (4, 2, 3, 2)  # relationship, sex, race, and tenure, which tells something of householders alone
@@ -212,18 +212,15 @@ def test_tables_of_many_cells_at_many_blocks(number: int) -> None:
     assert (both < alone).all()
 
 
-@every(
-    ("only", "desired", "said"),
-    [
-        ({"units": {"householder": "yes"}}, None, "only= names problem 'units': there are 'persons', 'households'"),
-        ({"households": {"householder": "maybe"}}, None, r"'householder' has no label \['maybe'\]: there are yes, no"),
-        ({"households": {}}, None, "only= must name labels of one variable of the finer schema: got none"),
-        ({"households": {"householder": "yes", "sex": "0"}}, None, "of one variable .* got 'relgq', 'sex'"),
-        ({"households": {"owner": "yes"}}, None, "'owner'"),
-        (ONLY, ["sex"], "desired tables are named by layer"),
-        (ONLY, {"Block (persons)": ["sex * relgq"]}, "the factor of 'relgq' must come first in its name"),
-        (ONLY, {"Block (households)": ["relgq"]}, "tells 'relgq' apart, of which it counts a part"),
-    ],
+@cases(
+    ({"units": {"householder": "yes"}}, None, "only= names problem 'units': there are 'persons', 'households'"),
+    ({"households": {"householder": "maybe"}}, None, r"'householder' has no label \['maybe'\]: there are yes, no"),
+    ({"households": {}}, None, "only= must name labels of one variable of the finer schema: got none"),
+    ({"households": {"householder": "yes", "sex": "0"}}, None, "of one variable .* got 'relgq', 'sex'"),
+    ({"households": {"owner": "yes"}}, None, "'owner'"),
+    (ONLY, ["sex"], "desired tables are named by layer"),
+    (ONLY, {"Block (persons)": ["sex * relgq"]}, "the factor of 'relgq' must come first in its name"),
+    (ONLY, {"Block (households)": ["relgq"]}, "tells 'relgq' apart, of which it counts a part"),
 )
 def test_what_does_not_fit_is_refused_by_name(only: dict, desired: object, said: str) -> None:
     persons = Problem(PERSONS, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
@@ -325,16 +322,13 @@ def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -
     np.testing.assert_allclose(P.variances()[order], variances, atol=1e-7)
 
 
-@every(
-    ("only", "beside", "said"),
-    [
-        (None, {"units": {"h1": ["to let"]}}, "beside= is of problems in only="),
-        ({"units": {"householder": "yes"}}, {"homes": {"h1": ["to let"]}}, "beside= names problem 'homes'"),
-        ({"units": {"householder": "yes"}}, {"units": {"h1": ["empty"]}}, "'h1' has no label"),
-        ({"units": {"householder": "yes"}}, {"units": {"state": ["vacant", "occupied"]}}, "names all labels of 'h1'"),
-        ({"units": {"householder": "yes"}}, {"persons": {"h1": ["to let"]}}, "'persons', not in only="),
-        ({"units": {"householder": "yes"}}, {"units": {}}, "beside= must name labels of one variable"),
-    ],
+@cases(
+    (None, {"units": {"h1": ["to let"]}}, "beside= is of problems in only="),
+    ({"units": {"householder": "yes"}}, {"homes": {"h1": ["to let"]}}, "beside= names problem 'homes'"),
+    ({"units": {"householder": "yes"}}, {"units": {"h1": ["empty"]}}, "'h1' has no label"),
+    ({"units": {"householder": "yes"}}, {"units": {"state": ["vacant", "occupied"]}}, "names all labels of 'h1'"),
+    ({"units": {"householder": "yes"}}, {"persons": {"h1": ["to let"]}}, "'persons', not in only="),
+    ({"units": {"householder": "yes"}}, {"units": {}}, "beside= must name labels of one variable"),
 )
 def test_what_is_beside_and_does_not_fit_is_refused_by_name(only: object, beside: dict, said: str) -> None:
     persons = Problem(PEOPLE, {"Block": {"relgq * sex": 1.0}}, areas=tracts())

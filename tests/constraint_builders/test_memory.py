@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from constraint_builders import Problem, Schema, Spine, memory
 from constraint_builders.description.layout import Layout
 from constraint_builders.memory import format_bytes, free_memory, free_now, require_cells, require_limit
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.places import ROOT
 
 HOST = 10**12
@@ -123,15 +123,12 @@ MANY = Schema({f"v{i}": 10 for i in range(5000)})
 SPINE = Spine([-1, *[0] * 999], ["A", *["B"] * 999])
 
 
-@every(
-    ("schema", "observed", "spine", "name"),
-    [
-        (BINARY, {"detailed": 1.0}, None, "table 'detailed' has 10^19 cells"),
-        (DECADES, {"detailed": 1.0}, None, "table 'detailed' has 1,000,000,000,000 cells, which need 29.1 TiB"),
-        (MANY, {"total": 1.0, "detailed": 1.0}, None, "table 'detailed' has 10^"),
-        (BINARY, {"A": {"detailed": 1.0}}, SPINE, r"table ('A', 'detailed') has 10^19 cells"),
-        (DECADES, {"B": {" * ".join(f"v{i}" for i in range(9)): 1.0}}, SPINE, "has 999,000,000,000 cells"),
-    ],
+@cases(
+    (BINARY, {"detailed": 1.0}, None, "table 'detailed' has 10^19 cells"),
+    (DECADES, {"detailed": 1.0}, None, "table 'detailed' has 1,000,000,000,000 cells, which need 29.1 TiB"),
+    (MANY, {"total": 1.0, "detailed": 1.0}, None, "table 'detailed' has 10^"),
+    (BINARY, {"A": {"detailed": 1.0}}, SPINE, r"table ('A', 'detailed') has 10^19 cells"),
+    (DECADES, {"B": {" * ".join(f"v{i}" for i in range(9)): 1.0}}, SPINE, "has 999,000,000,000 cells"),
 )
 def test_a_problem_too_large_to_hold_is_refused_at_once(
     schema: Schema, observed: dict, spine: Spine | None, name: str

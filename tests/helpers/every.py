@@ -47,6 +47,15 @@ def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Call
     return decorate
 
 
+def cases(*rows: tuple[Any, ...]) -> Callable[[Callable], Callable]:
+    """The same of rows, each of which holds the first arguments of the test."""
+
+    def decorate(test: Callable) -> Callable:
+        return every(tuple(inspect.signature(test).parameters)[: len(rows[0])], rows)(test)
+
+    return decorate
+
+
 def _cases(values: Iterable[Any], several: bool) -> Iterator[tuple[Any, ...]]:
     for value in values:
         if hasattr(value, "marks"):

@@ -1,7 +1,5 @@
 """Metropolis steps among whole counts, written in numpy by what they mean: to compare with the loop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -16,14 +16,14 @@ def refused(*rows: tuple[Any, ...], error: Refusals = ValueError) -> Callable[[C
     """Call with the first of each row, and any fixtures, what refuses them with the message that matches the last."""
 
     def decorate(call: Callable) -> Callable:
-        arguments = [*inspect.signature(call).parameters][: len(rows[0]) - 1]
+        own = inspect.signature(call)
+        arguments = [*own.parameters][: len(rows[0]) - 1]
 
         @functools.wraps(call)
         def test(message: str, **given: Any) -> None:
             with pytest.raises(error, match=message):
                 call(**given)
 
-        own = inspect.signature(call)
         said = inspect.Parameter("message", inspect.Parameter.KEYWORD_ONLY)
         test.__signature__ = own.replace(parameters=[*own.parameters.values(), said])  # type: ignore[attr-defined]
         return every((*arguments, "message"), rows)(test)

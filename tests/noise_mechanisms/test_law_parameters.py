@@ -224,6 +224,7 @@ def test_accounting_takes_every_kind_alike(loss: Fraction, delta: Fraction) -> N
 def test_accounting_refuses_what_is_no_loss(bad: Any) -> None:
     for call in (
         lambda: compose([bad]),
+        lambda: compose({"US": {"total": bad}}),
         lambda: pure_to_zcdp(bad),
         lambda: zcdp_epsilon(bad, 0.1),
         lambda: zcdp_epsilon(1, bad),

@@ -9,7 +9,7 @@ from scipy import stats
 from constraint_builders import Problem, Schema
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding, draw
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 
 SMALL = [{0: 1.0}, {-1: 0.4, 0: 0.3, 2: 0.3}, {-2: 0.1, 0: 0.9}, {-1: 0.25, 0: 0.5, 1: 0.25}]
@@ -118,19 +118,16 @@ def test_large_counts_take_the_last_rows_of_a_table_by_keys_in_turn(tmp_path: Pa
         assert np.exp(law.log_probability(np.array(count + change), np.array(count))) == (0.5 if change else 1.0)
 
 
-@every(
-    ("text", "said"),
-    [
-        ("a,b\n1,2\n", "columns of the count"),
-        ("i,v,p\n0,0,1\n2,0,1\n", "no row of the table is for the count 1"),
-        ("i,v,p\n0,0,half\n", "line 2: the probability is to be a number: got 'half'"),
-        ("i,v,p\n0,0.5,1\n", "line 2: the change is to be a whole number"),
-        ("i,v,p\n0,0,0.7\n", "add up to 1: got 0.7"),
-        ("i,v,p\n0,-1,1\n", "leaves less than 0"),
-        ("i,v,p\n", "no row of the table is for the count 0"),
-        ("i,v,p\n0,0,1\n-1,0,1\n1,0,1\n", "table.csv: line 3: the count is -1"),
-        ("i,v,p\n0,1e30,1\n", "a change is larger than 10,000"),
-    ],
+@cases(
+    ("a,b\n1,2\n", "columns of the count"),
+    ("i,v,p\n0,0,1\n2,0,1\n", "no row of the table is for the count 1"),
+    ("i,v,p\n0,0,half\n", "line 2: the probability is to be a number: got 'half'"),
+    ("i,v,p\n0,0.5,1\n", "line 2: the change is to be a whole number"),
+    ("i,v,p\n0,0,0.7\n", "add up to 1: got 0.7"),
+    ("i,v,p\n0,-1,1\n", "leaves less than 0"),
+    ("i,v,p\n", "no row of the table is for the count 0"),
+    ("i,v,p\n0,0,1\n-1,0,1\n1,0,1\n", "table.csv: line 3: the count is -1"),
+    ("i,v,p\n0,1e30,1\n", "a change is larger than 10,000"),
 )
 def test_what_is_no_table_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(text)

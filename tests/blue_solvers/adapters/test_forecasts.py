@@ -19,7 +19,7 @@ from blue_solvers.adapters.residual_covariance import METHODS, shrunk_covariance
 from constraint_builders import LowRankPlusDiagonal
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.grouped_forecasts import GROUPED, HORIZON, NAMES, TAGS, deviations, frames, projection, sample
 
 
@@ -198,23 +198,20 @@ def test_a_summing_matrix_with_an_index_or_sparse_columns() -> None:
     pd.testing.assert_frame_equal(reconcile(base, kept, method="ols"), expected)
 
 
-@every(
-    ("change", "options", "message"),
-    [
-        (lambda b: b[b["unique_id"] != "east"], {}, "Y_hat_df: series 'east' of S_df has no rows"),
-        (lambda b: b.assign(unique_id=b["unique_id"].replace("east", "north")), {}, "'north' is no row of S_df"),
-        (lambda b: b.iloc[1:], {}, "has no forecast 'AR' at some time"),
-        (lambda b: pd.concat([b, b.iloc[:1]]), {}, "has two rows of one time"),
-        (lambda b: b.rename(columns={"ds": "date"}), {}, "Y_hat_df has no column 'ds'"),
-        (lambda b: b[["unique_id", "ds"]], {}, "has no column of forecasts"),
-        (lambda b: b, {"tags": {"x": ["north"]}}, "tag 'x': series 'north' is no row of S_df"),
-        (lambda b: b, {"method": "mint_shrink"}, "needs the sample's values and the forecasts of them"),
-        (lambda b: b, {"method": "mint"}, "no method 'mint': there are 'ols'"),
-        (lambda b: b[["unique_id", "ds", "AR"]], {"level": [90]}, "weighs forecasts and does not say how large"),
-        (lambda b: b, {"level": [190]}, "a level is a coverage in per cent"),
-        (lambda b: b, {"level": [0.9]}, "a level is a coverage in per cent"),
-        (lambda b: b.assign(ds=b["ds"].map(str).where(b.index > 0)), {}, "has a row without a time in 'ds'"),
-    ],
+@cases(
+    (lambda b: b[b["unique_id"] != "east"], {}, "Y_hat_df: series 'east' of S_df has no rows"),
+    (lambda b: b.assign(unique_id=b["unique_id"].replace("east", "north")), {}, "'north' is no row of S_df"),
+    (lambda b: b.iloc[1:], {}, "has no forecast 'AR' at some time"),
+    (lambda b: pd.concat([b, b.iloc[:1]]), {}, "has two rows of one time"),
+    (lambda b: b.rename(columns={"ds": "date"}), {}, "Y_hat_df has no column 'ds'"),
+    (lambda b: b[["unique_id", "ds"]], {}, "has no column of forecasts"),
+    (lambda b: b, {"tags": {"x": ["north"]}}, "tag 'x': series 'north' is no row of S_df"),
+    (lambda b: b, {"method": "mint_shrink"}, "needs the sample's values and the forecasts of them"),
+    (lambda b: b, {"method": "mint"}, "no method 'mint': there are 'ols'"),
+    (lambda b: b[["unique_id", "ds", "AR"]], {"level": [90]}, "weighs forecasts and does not say how large"),
+    (lambda b: b, {"level": [190]}, "a level is a coverage in per cent"),
+    (lambda b: b, {"level": [0.9]}, "a level is a coverage in per cent"),
+    (lambda b: b.assign(ds=b["ds"].map(str).where(b.index > 0)), {}, "has a row without a time in 'ds'"),
 )
 def test_what_is_wrong_is_named(change: Callable[[Any], Any], options: dict[str, Any], message: str) -> None:
     base, summing, _ = frames(pd.DataFrame)

@@ -13,7 +13,7 @@ import pytest
 from blue_solvers import estimate
 from blue_solvers.adapters import answer_from, judge
 from constraint_builders import Problem, Schema, Spine
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": ["a", "b", "c"]}, {"age": {"adult": ["minor", "grown", "grown"]}})
 PROBLEM = Problem(SCHEMA, {"total": 1.0, "age * sex": 4.0, "sex": 2.0})
@@ -139,20 +139,17 @@ def test_judgement_is_the_distance_in_standard_errors() -> None:
     assert found["disagreement"][1] < 1e-12 < 0.1 < found["disagreement"][2]
 
 
-@every(
-    ("source", "message"),
-    [
-        ({"total": 3.0, "sex": [1.0, 2]}, r"table 'age \* sex' is missing: there are 'total', 'sex'"),
-        ({"total": 3.0, "sex": [1.0, 2, 3]}, "table 'sex' must have 2 cells: got 3"),
-        ({**flat(), "sex": [[1.0], [2]]}, "'sex' is given twice: give it once"),
-        ({"total": 3.0, "sex": [[1.0], [2]]}, r"'sex' must have shape \(2,\), or be flat: got \(2, 1\)"),
-        ({"total": 3.0, "sex * age": np.ones((3, 2))}, r"must have shape \(2, 3\), or be flat: got \(3, 2\)"),
-        (estimate(Problem(SCHEMA, {"sex * age": 1.0}, ["sex"]), np.ones(6)), "no values for 'total'"),
-        (estimate(Problem(Schema({"sex": 2}), {"sex": 1.0}), np.ones(2)), "the answer is over tables of other cells"),
-        ([1.0, 2], r"must have shape \(9,\): got \(2,\)"),
-        (planner(["I", "P"]), r"all its bases are 'I': it has \['I', 'P'\]"),
-        (pl.DataFrame({"table": ["total"], "figure": [1.0]}), "no column is the answer: call it 'estimate'"),
-    ],
+@cases(
+    ({"total": 3.0, "sex": [1.0, 2]}, r"table 'age \* sex' is missing: there are 'total', 'sex'"),
+    ({"total": 3.0, "sex": [1.0, 2, 3]}, "table 'sex' must have 2 cells: got 3"),
+    ({**flat(), "sex": [[1.0], [2]]}, "'sex' is given twice: give it once"),
+    ({"total": 3.0, "sex": [[1.0], [2]]}, r"'sex' must have shape \(2,\), or be flat: got \(2, 1\)"),
+    ({"total": 3.0, "sex * age": np.ones((3, 2))}, r"must have shape \(2, 3\), or be flat: got \(3, 2\)"),
+    (estimate(Problem(SCHEMA, {"sex * age": 1.0}, ["sex"]), np.ones(6)), "no values for 'total'"),
+    (estimate(Problem(Schema({"sex": 2}), {"sex": 1.0}), np.ones(2)), "the answer is over tables of other cells"),
+    ([1.0, 2], r"must have shape \(9,\): got \(2,\)"),
+    (planner(["I", "P"]), r"all its bases are 'I': it has \['I', 'P'\]"),
+    (pl.DataFrame({"table": ["total"], "figure": [1.0]}), "no column is the answer: call it 'estimate'"),
 )
 def test_what_is_wrong_is_named(source: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):

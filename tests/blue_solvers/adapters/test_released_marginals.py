@@ -21,7 +21,7 @@ from blue_solvers.adapters.released_marginals import MeasuredMarginal
 from blue_solvers.operator import estimate
 from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms.laws import DiscreteGaussian, Rounding
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 
 SIZES = {"sex": 2, "age": 3, "race": 2}
 
@@ -158,18 +158,15 @@ def test_measurements_of_rounded_figures_have_noise_of_mean_0() -> None:
     np.testing.assert_allclose(again.values, estimate(problem, y).values)
 
 
-@every(
-    ("change", "message"),
-    [
-        ({"clique": ("sox",)}, "measurement 1: 'sox' is no variable, there are sex, age, race"),
-        ({"noisy_measurement": np.ones(5)}, r"measurement 1 of \('sex',\) must have 2 values: got 5"),
-        ({"stddev": -1.0}, "stddev must be finite, 0 or more"),
-        ({"stddev": 1e-200}, "no float holds the square of stddev 1e-200 well"),
-        ({"stddev": 1e200}, "no float holds the square of stddev 1e\\+200 well"),
-        ({"stddev": "2"}, r"stddev of measurement 1 of \('sex',\) is '2': give a number, not text"),
-        ({"clique": ("sex", "age"), "noisy_measurement": np.ones((3, 2))}, r"must have shape \(2, 3\), or be flat"),
-        ({"query": lambda factor: factor}, "of another query than the marginal itself"),
-    ],
+@cases(
+    ({"clique": ("sox",)}, "measurement 1: 'sox' is no variable, there are sex, age, race"),
+    ({"noisy_measurement": np.ones(5)}, r"measurement 1 of \('sex',\) must have 2 values: got 5"),
+    ({"stddev": -1.0}, "stddev must be finite, 0 or more"),
+    ({"stddev": 1e-200}, "no float holds the square of stddev 1e-200 well"),
+    ({"stddev": 1e200}, "no float holds the square of stddev 1e\\+200 well"),
+    ({"stddev": "2"}, r"stddev of measurement 1 of \('sex',\) is '2': give a number, not text"),
+    ({"clique": ("sex", "age"), "noisy_measurement": np.ones((3, 2))}, r"must have shape \(2, 3\), or be flat"),
+    ({"query": lambda factor: factor}, "of another query than the marginal itself"),
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
     own = LinearMeasurement(**{"noisy_measurement": np.ones(2), "clique": ("sex",), "stddev": 1.0, **change})

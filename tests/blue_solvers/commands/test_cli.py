@@ -400,13 +400,3 @@ finally:
     done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=False)
     assert "" in done.stderr.splitlines()  # none of them
     assert "blue-solvers" in done.stdout + done.stderr
-
-
-def test_few_cells_wait_for_no_compiler(tmp_path: Path) -> None:
-    """Numba takes longer to load than all else of an estimate of few rows."""
-    rows = ["table,sex,value,variance", "total,*,30,2", "sex,f,14,1", "sex,m,15,1"]
-    (tmp_path / "in.csv").write_text("\n".join(rows))
-    words = ["estimate", str(tmp_path / "in.csv"), "--out", str(tmp_path / "out.csv")]
-    work = f"import sys\nfrom blue_solvers.cli import main\nprint(main({words!r}), 'numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0 False"

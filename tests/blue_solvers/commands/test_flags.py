@@ -2,8 +2,6 @@
 
 import argparse
 
-import pytest
-
 from blue_solvers.cli import COMMANDS, _parser
 from blue_solvers.commands import benchmark
 from blue_solvers.commands.arguments import NAMED
@@ -11,6 +9,7 @@ from blue_solvers.commands.common import CSV_DIGITS, LEVEL
 from blue_solvers.commands.listed import table
 from blue_solvers.nonnegative import METHODS
 from constraint_builders.geography.spine_groups import FANOUT_CUTOFF, VARIANTS
+from tests.helpers.every import cases
 
 OUTPUTS = {"--out"}  # a file, a page or a folder, as the command writes
 
@@ -31,16 +30,13 @@ def test_a_flag_takes_the_same_in_every_command() -> None:
     assert {flag: ways for flag, ways in taken.items() if len(ways) > 1} == {}
 
 
-@pytest.mark.parametrize(
-    ("option", "field", "known"),
-    [
-        ("estimate.--nonnegative", "choices", METHODS),
-        ("design.--variant", "choices", VARIANTS),
-        ("benchmark.--problem", "choices", benchmark.PROBLEMS),
-        ("design.--fanout-cutoff", "default", FANOUT_CUTOFF),
-        ("query.--level", "default", LEVEL),
-        ("report.--level", "default", LEVEL),
-    ],
+@cases(
+    ("estimate.--nonnegative", "choices", METHODS),
+    ("design.--variant", "choices", VARIANTS),
+    ("benchmark.--problem", "choices", benchmark.PROBLEMS),
+    ("design.--fanout-cutoff", "default", FANOUT_CUTOFF),
+    ("query.--level", "default", LEVEL),
+    ("report.--level", "default", LEVEL),
 )
 def test_what_the_data_say_of_an_option_is_what_the_library_has(option: str, field: str, known: object) -> None:
     called, flag = option.split(".")

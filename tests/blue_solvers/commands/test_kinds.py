@@ -12,7 +12,7 @@ import pytest
 from blue_solvers import examples
 from blue_solvers.cli import main
 from blue_solvers.commands.arguments import number_of_bytes
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused_commands import refusal
 from tests.helpers.simulated import settings_of, simulate
 
@@ -40,25 +40,22 @@ def here(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     return made
 
 
-@every(
-    ("command", "message"),
-    [
-        ("info release", "release is a folder of measurement files: estimate it with blue-solvers estimate release"),
-        ("estimate release --within 44001 --within 44009 --out out", "at County there are 44001"),
-        ("estimate release --within '' --out out", "within ''"),
-        ("estimate release --within '' --out out", "or leave it out"),
-        ("info killed", "killed is the work of estimate --memory that was not finished"),
-        ("info empty", "empty is a folder of nothing that this command made"),
-        ("estimate result --out out", "result is a result of estimate: ask it with blue-solvers query result"),
-        ("estimate empty --out out", "measurement files lie in <Geolevel>.parquet/DPQuery"),
-        ("query release --geounits 44001", "release is a folder of measurement files: estimate it with"),
-        ("query killed --geounits 44001", "run the same command again"),
-        ("query table.csv --geounits 44001", "table.csv is a file of tables: see it with blue-solvers info table.csv"),
-        ("query settings.toml --geounits 44001", "settings.toml is a file of no kind that this command made"),
-        ("query nothing --geounits 44001", "nothing/result.json: No such file or directory"),
-        ("simulate release --settings settings.toml --out out", "release is a folder of measurement files"),
-        ("design result --entity place", "result is a result of estimate"),
-    ],
+@cases(
+    ("info release", "release is a folder of measurement files: estimate it with blue-solvers estimate release"),
+    ("estimate release --within 44001 --within 44009 --out out", "at County there are 44001"),
+    ("estimate release --within '' --out out", "within ''"),
+    ("estimate release --within '' --out out", "or leave it out"),
+    ("info killed", "killed is the work of estimate --memory that was not finished"),
+    ("info empty", "empty is a folder of nothing that this command made"),
+    ("estimate result --out out", "result is a result of estimate: ask it with blue-solvers query result"),
+    ("estimate empty --out out", "measurement files lie in <Geolevel>.parquet/DPQuery"),
+    ("query release --geounits 44001", "release is a folder of measurement files: estimate it with"),
+    ("query killed --geounits 44001", "run the same command again"),
+    ("query table.csv --geounits 44001", "table.csv is a file of tables: see it with blue-solvers info table.csv"),
+    ("query settings.toml --geounits 44001", "settings.toml is a file of no kind that this command made"),
+    ("query nothing --geounits 44001", "nothing/result.json: No such file or directory"),
+    ("simulate release --settings settings.toml --out out", "release is a folder of measurement files"),
+    ("design result --entity place", "result is a result of estimate"),
 )
 def test_what_a_command_does_not_take_is_called_by_name(
     command: str, message: str, here: Path, capsys: pytest.CaptureFixture

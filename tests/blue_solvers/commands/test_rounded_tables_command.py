@@ -10,7 +10,7 @@ from blue_solvers import estimate, nnls, read_tables
 from blue_solvers.cli import main
 from constraint_builders import Schema
 from noise_mechanisms.laws import CellKey, Gaussian, Law, RandomRounding, Rounding
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused_commands import refusal
 
 ROUNDED = pl.DataFrame(
@@ -79,15 +79,12 @@ def test_columns_are_said_of_several_inputs_by_name(tmp_path: Path, capsys: pyte
     assert not (tmp_path / "no.csv").exists()
 
 
-@every(
-    ("flags", "said"),
-    [
-        (["--rounded", "1"], "must be a base, 3, or nearest:5"),
-        (["--rounded", "up:5"], "must be a base, 3, or nearest:5"),
-        (["--variance", "-1"], "must be a number above 0"),
-        (["--rounded", "3", "--variance", "4"], "not allowed with argument"),
-        (["--rounded", "5"], "is 63, which no count is published as by RandomRounding(base=5)"),
-    ],
+@cases(
+    (["--rounded", "1"], "must be a base, 3, or nearest:5"),
+    (["--rounded", "up:5"], "must be a base, 3, or nearest:5"),
+    (["--variance", "-1"], "must be a number above 0"),
+    (["--rounded", "3", "--variance", "4"], "not allowed with argument"),
+    (["--rounded", "5"], "is 63, which no count is published as by RandomRounding(base=5)"),
 )
 def test_what_is_no_law_of_the_figures_is_refused(
     flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,5 @@
 """Numbers of a file of estimates that somebody changed are noticed on its page, which shows them as they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -14,7 +14,7 @@ from constraint_builders import Problem, Spine
 from constraint_builders.files import Settings, production_settings
 from constraint_builders.files.kept_variables import keep_variables, tied_settings
 from constraint_builders.files.published_tables import product_of
-from tests.helpers.every import every
+from tests.helpers.every import cases
 
 
 def stored(folder: Path, settings: Settings, variables: list[str]) -> tuple[Result, np.ndarray, np.ndarray]:
@@ -50,15 +50,12 @@ def test_households_tied_by_tenure_answer_tables_of_households(tmp_path: Path) -
     assert answered == ["H4", "H4H", "H11"]
 
 
-@every(
-    ("settings", "product"),
-    [
-        ("pl94_us_persons", "pl94_persons"),
-        ("pl94_pr_units", "pl94_units"),
-        ("dhc_pr_persons", "dhc_persons"),
-        ("dhc_us_units", "dhc_households"),
-        ("dhc_pr_units_tenvacgq", "dhc_tenvacgq"),
-    ],
+@cases(
+    ("pl94_us_persons", "pl94_persons"),
+    ("pl94_pr_units", "pl94_units"),
+    ("dhc_pr_persons", "dhc_persons"),
+    ("dhc_us_units", "dhc_households"),
+    ("dhc_pr_units_tenvacgq", "dhc_tenvacgq"),
 )
 def test_every_production_run_has_its_product(settings: str, product: str) -> None:
     assert product_of(production_settings(settings).schema, settings) == product

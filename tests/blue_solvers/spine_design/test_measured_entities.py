@@ -13,7 +13,7 @@ from blue_solvers.spine_design import entity_variances, measuring_entities
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, leaves
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases
 from tests.helpers.random_trees import blocks_below, random_entities, random_spine
 from tests.helpers.refused_commands import refusal
 
@@ -71,14 +71,11 @@ def test_measuring_helps_what_is_far_from_the_spine() -> None:
     assert measured.variances(SCHEMA)[0] < 0.25 * entity_variances(strategy, SCHEMA, far)[0]
 
 
-@every(
-    ("share", "said"),
-    [
-        ("1/2", "a block may lie in 2 of them: give a positive share below 1/2"),
-        ("0", "give a positive share"),
-        ("-1/9", "give a positive share"),
-        ("some", "the share of entities is 'some'"),
-    ],
+@cases(
+    ("1/2", "a block may lie in 2 of them: give a positive share below 1/2"),
+    ("0", "give a positive share"),
+    ("-1/9", "give a positive share"),
+    ("some", "the share of entities is 'some'"),
 )
 def test_shares_that_leave_nothing_are_refused(share: str, said: str) -> None:
     spine = Spine.from_geoids(["440010001001000", "440010001001001"])

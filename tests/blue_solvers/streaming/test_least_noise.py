@@ -10,6 +10,7 @@ from blue_solvers.streaming import partition, stream
 from blue_solvers.streaming.least_noise import with_little_noise
 from constraint_builders import Problem, Schema, Spine
 from tests.helpers.effort import lengths
+from tests.helpers.every import cases
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import ContradictionError, solve
 from tests.helpers.oracles.invent import Kind, in_a_tree_with_equalities, invent
@@ -47,19 +48,16 @@ def test_they_say_the_same_with_hardly_more_noise(decades: float, seeds: int) ->
     assert changed > seen / 5 > 0
 
 
-@pytest.mark.parametrize(
-    ("state", "counties", "block", "given", "expected"),
-    [
-        (1e-9, [1.0, 1.0], 1.0, [0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0]),
-        (1e-9, [1e6, 1e6], 1.0, [0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0]),
-        (1e-9, [np.inf, np.inf], 1.0, [0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0]),
-        (np.inf, [np.inf, np.inf], 1.0, [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]),
-        (1e-9, [1.0, 1e-9], 1.0, [0, 0, 0, 1, 1, 0], [1, 0, -1, 0, 0, 0]),
-        (1e-9, [1.0, 1.0], 1.0, [0, 0, 0, 1, 0, 0], [0, 0, 0, 1, 0, 0]),
-        (1e6, [1e6, 1e6], 1.0, [1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1]),
-        (4.0, [1.0, 1.0], 1.0, [0, 0, 0, 1, 1, 3], [0, 1, 3, 0, 0, 0]),
-        (1.0, [1.0, 1.0], 1.0, [1, -1, -1, 0, 0, 0], [1, -1, -1, 0, 0, 0]),
-    ],
+@cases(
+    (1e-9, [1.0, 1.0], 1.0, [0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0]),
+    (1e-9, [1e6, 1e6], 1.0, [0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0]),
+    (1e-9, [np.inf, np.inf], 1.0, [0, 0, 0, 1, 1, 1], [1, 0, 0, 0, 0, 0]),
+    (np.inf, [np.inf, np.inf], 1.0, [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]),
+    (1e-9, [1.0, 1e-9], 1.0, [0, 0, 0, 1, 1, 0], [1, 0, -1, 0, 0, 0]),
+    (1e-9, [1.0, 1.0], 1.0, [0, 0, 0, 1, 0, 0], [0, 0, 0, 1, 0, 0]),
+    (1e6, [1e6, 1e6], 1.0, [1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1]),
+    (4.0, [1.0, 1.0], 1.0, [0, 0, 0, 1, 1, 3], [0, 1, 3, 0, 0, 0]),
+    (1.0, [1.0, 1.0], 1.0, [1, -1, -1, 0, 0, 0], [1, -1, -1, 0, 0, 0]),
 )
 def test_a_sum_is_said_where_it_was_measured_best(
     state: float, counties: list[float], block: float, given: list[int], expected: list[int]

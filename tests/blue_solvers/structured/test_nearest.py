@@ -15,7 +15,7 @@ from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, Spine, gallery
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import Kind, invent, with_equalities
@@ -225,13 +225,10 @@ def test_not_converged_names_the_ratio_and_the_next_step() -> None:
         P @ noise(problem)
 
 
-@every(
-    ("change", "message"),
-    [
-        (lambda v: v[1:], r"shape \(28,\): got \(27,\)"),
-        (lambda v: -v, "negative"),
-        (lambda v: np.where(np.arange(v.size) == 3, np.inf, v), "was measured"),
-    ],
+@cases(
+    (lambda v: v[1:], r"shape \(28,\): got \(27,\)"),
+    (lambda v: -v, "negative"),
+    (lambda v: np.where(np.arange(v.size) == 3, np.inf, v), "was measured"),
 )
 def test_variances_that_do_not_fit(change: Callable[[Float], Float], message: str) -> None:
     problem = Problem(Schema({"a": 27}), {"a": 2.0, "total": 1.0})

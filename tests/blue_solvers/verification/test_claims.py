@@ -13,7 +13,7 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNo
 from blue_solvers.verification.wide import Separated, certify_wide
 from constraint_builders import Areas, Problem, Schema, gallery
 from tests.helpers.effort import first_of
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.oracles.exact import Reference, solve
 from tests.helpers.oracles.invent import Kind, all_kinds, invent
 
@@ -125,12 +125,9 @@ def test_a_table_that_says_the_same_is_no_claim() -> None:
     assert isinstance(claims(problem, x, np.ones(5))[0], Claim)
 
 
-@pytest.mark.parametrize(
-    ("desired", "said"),
-    [
-        (np.ones(4), r"desired must have shape \(2,\): got \(4,\)"),
-        ([1.0, np.inf], "table 'b', cell \\(b=1\\) of desired is infinite: give a number, or NaN"),
-    ],
+@cases(
+    (np.ones(4), r"desired must have shape \(2,\): got \(4,\)"),
+    ([1.0, np.inf], "table 'b', cell \\(b=1\\) of desired is infinite: give a number, or NaN"),
 )
 def test_what_cannot_be_claimed_is_refused(desired: object, said: str) -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"a * b": 1.0, "a": 1.0}, ["b"])

@@ -95,19 +95,6 @@ def test_a_planted_error_of_nine_deviations_is_found() -> None:
     assert fit.minimal_detectable_error()[cell] < 9 * 2.0
 
 
-def test_two_levels_swapped_in_one_table_are_found() -> None:
-    problem = Problem(SCHEMA, TABLES)
-    y = add_noise(problem, truth_of(problem), rng=4)
-    table = problem.observed.tables(y)["sex * age"]
-    table[:, [2, 3]] = table[:, [3, 2]]
-    fit = fitted(problem, y)
-    assert fit.p_value < 1e-6
-    assert max(fit.by_table, key=lambda name: abs(fit.by_table[name].z)) in ("sex * age", "age * race")
-    named = {o.table for o in fit.outliers(4)}
-    assert "sex * age" in named
-    assert "does not fit" in str(fit)
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("factor", [0.99, 1.01])
 def test_a_variance_misread_by_one_percent_is_found(factor: float) -> None:

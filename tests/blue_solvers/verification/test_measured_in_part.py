@@ -99,7 +99,7 @@ def test_bounds_are_never_below_the_error(kind: Kind, seed: int) -> None:
                     assert proof.bound * (1 + 1e-6) + 1e-11 >= case.error(x)
 
 
-@lengths("count", 25, 500)
+@lengths("count", 12, 500)
 def test_nearly_all_right_answers_are_proved(count: int) -> None:
     """At least 97 of 100, but of those known to be out of reach; refusals say what it is about."""
     found, refusals = Counter[str](), list[str]()

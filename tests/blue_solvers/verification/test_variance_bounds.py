@@ -15,7 +15,7 @@ from blue_solvers.verification import certify_variances
 from blue_solvers.verification.variance_bounds import bounds_at_once, unit_noise
 from constraint_builders import Areas, Problem, Schema, gallery
 from tests.helpers.effort import first_of, lengths
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.oracles.invent import Kind, Size, all_kinds, invent, taken
 
 KINDS = sorted((kind for kind in all_kinds() if kind.count == 20), key=lambda kind: kind.decades % 12)
@@ -233,15 +233,12 @@ def test_sums_on_a_tree_have_variances_in_closed_form(monkeypatch: pytest.Monkey
         np.testing.assert_allclose(bounds.upper, true, rtol=1e-9)
 
 
-@every(
-    ("cells", "columns", "observed", "said"),
-    [
-        ([9], np.ones((2, 1)), np.ones((9, 1)), "cell 9 is not in the layout: positions run from 0 to 1"),
-        ([0.5], np.ones((2, 1)), np.ones((9, 1)), "cells must be a list of positions: got float64"),
-        ([0], np.ones((3, 1)), np.ones((9, 1)), r"columns must have shape \(2, 1\): got \(3, 1\)"),
-        ([0], np.ones((2, 1)), np.ones((2, 1)), r"observed must have shape \(9, 1\): got \(2, 1\)"),
-        ([0], np.ones((2, 1)), None, "give the covariances of the observed cells too"),
-    ],
+@cases(
+    ([9], np.ones((2, 1)), np.ones((9, 1)), "cell 9 is not in the layout: positions run from 0 to 1"),
+    ([0.5], np.ones((2, 1)), np.ones((9, 1)), "cells must be a list of positions: got float64"),
+    ([0], np.ones((3, 1)), np.ones((9, 1)), r"columns must have shape \(2, 1\): got \(3, 1\)"),
+    ([0], np.ones((2, 1)), np.ones((2, 1)), r"observed must have shape \(9, 1\): got \(2, 1\)"),
+    ([0], np.ones((2, 1)), None, "give the covariances of the observed cells too"),
 )
 def test_what_is_no_column_is_refused(cells: list, columns: np.ndarray, observed: object, said: str) -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"a * b": 1.0, "a": 1.0}, ["b"])

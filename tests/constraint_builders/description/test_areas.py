@@ -12,7 +12,7 @@ from scipy import sparse
 
 from constraint_builders import Areas, Problem, Schema, Spine
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 from tests.helpers.spines import spines
 
@@ -65,24 +65,21 @@ def test_any_frame_with_a_row_for_every_leaf(frame: object) -> None:
     assert Areas.from_frame({"Region": [0, 1]}).leaves == 2
 
 
-@every(
-    ("leaves", "layers", "words"),
-    [
-        (3, {"Region": [0, None, 1]}, "'Region' has no label for leaf 1"),
-        (3, {"Region": [0, np.nan, 1]}, "'Region' has no label for leaf 1"),
-        (3, {"Region": pd.Series(["a", pd.NA, "b"])}, "'Region' has no label for leaf 1"),
-        (3, {"Region": [0, 1]}, "'Region' labels 2 leaves, and there are 3"),
-        (3, {"Region": np.eye(2)}, "'Region' has 2 columns, and there are 3 leaves"),
-        (3, {"Region": [[1, np.inf, 0]]}, "'Region' holds NaN or infinite entries"),
-        (3, {"Region": ["1", 1, 2]}, "'Region' has two areas called '1'"),
-        (2, {"Region": np.zeros((0, 2))}, "'Region' has no areas"),
-        (3, {"Leaf": [0, 0, 1]}, "'Leaf' is always there"),
-        (0, {}, "at least one leaf"),
-        ([], {}, "at least one leaf"),
-        (["a", "a"], {}, "two areas called 'a'"),
-        (["a", "b"], {"Region": pd.Series([1, 2], index=["a", "z"])}, "'z' is no label of 'leaf'"),
-        (2, {"Region": pd.Series([1, 2], index=["a", "z"])}, "'a' is no label of 'leaf'"),
-    ],
+@cases(
+    (3, {"Region": [0, None, 1]}, "'Region' has no label for leaf 1"),
+    (3, {"Region": [0, np.nan, 1]}, "'Region' has no label for leaf 1"),
+    (3, {"Region": pd.Series(["a", pd.NA, "b"])}, "'Region' has no label for leaf 1"),
+    (3, {"Region": [0, 1]}, "'Region' labels 2 leaves, and there are 3"),
+    (3, {"Region": np.eye(2)}, "'Region' has 2 columns, and there are 3 leaves"),
+    (3, {"Region": [[1, np.inf, 0]]}, "'Region' holds NaN or infinite entries"),
+    (3, {"Region": ["1", 1, 2]}, "'Region' has two areas called '1'"),
+    (2, {"Region": np.zeros((0, 2))}, "'Region' has no areas"),
+    (3, {"Leaf": [0, 0, 1]}, "'Leaf' is always there"),
+    (0, {}, "at least one leaf"),
+    ([], {}, "at least one leaf"),
+    (["a", "a"], {}, "two areas called 'a'"),
+    (["a", "b"], {"Region": pd.Series([1, 2], index=["a", "z"])}, "'z' is no label of 'leaf'"),
+    (2, {"Region": pd.Series([1, 2], index=["a", "z"])}, "'a' is no label of 'leaf'"),
 )
 def test_what_is_no_layer_is_refused_by_name(leaves: object, layers: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words) as error:

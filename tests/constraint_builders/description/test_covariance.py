@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from constraint_builders import Problem, Schema
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 
 SCHEMA = Schema({"a": 2})
@@ -28,18 +28,15 @@ def changed(i: int, j: int, value: float) -> np.ndarray:
     return matrix
 
 
-@every(
-    ("matrix", "message"),
-    [
-        (GOOD[:2, :2], r"must have shape \(3, 3\)"),
-        (changed(0, 1, 0.6), "not symmetric"),
-        (changed(1, 1, np.nan), "NaN or infinite"),
-        (changed(1, 1, np.inf), "NaN or infinite"),
-        (changed(1, 1, 0.0), "not positive semi-definite"),
-        (changed(1, 1, -1.0), "not positive semi-definite"),
-        (changed(1, 1, 0.01), "not positive semi-definite"),
-        (np.diag([1.0, 1e-310, 1.0]), "diagonal of the covariance is 1e-310, below 1e-100: measure in smaller units"),
-    ],
+@cases(
+    (GOOD[:2, :2], r"must have shape \(3, 3\)"),
+    (changed(0, 1, 0.6), "not symmetric"),
+    (changed(1, 1, np.nan), "NaN or infinite"),
+    (changed(1, 1, np.inf), "NaN or infinite"),
+    (changed(1, 1, 0.0), "not positive semi-definite"),
+    (changed(1, 1, -1.0), "not positive semi-definite"),
+    (changed(1, 1, 0.01), "not positive semi-definite"),
+    (np.diag([1.0, 1e-310, 1.0]), "diagonal of the covariance is 1e-310, below 1e-100: measure in smaller units"),
 )
 def test_refused(matrix: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):

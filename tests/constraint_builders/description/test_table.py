@@ -7,23 +7,20 @@ from hypothesis import strategies as st
 from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 
 SCHEMA = Schema({"a": 2, "b": 3, "c": 4}, recodes={"c": {"halves": [0, 0, 1, 1]}})
 
 
-@every(
-    ("name", "canonical", "shape"),
-    [
-        ("total", "total", ()),
-        (" total ", "total", ()),
-        ("detailed", "detailed", (2, 3, 4)),
-        ("c * a * b", "detailed", (4, 2, 3)),
-        ("b*a", "a * b", (3, 2)),
-        ("  c  *a ", "a * c", (4, 2)),
-        ("halves * b", "b * halves", (2, 3)),
-        ("b * a * halves", "a * b * halves", (3, 2, 2)),
-    ],
+@cases(
+    ("total", "total", ()),
+    (" total ", "total", ()),
+    ("detailed", "detailed", (2, 3, 4)),
+    ("c * a * b", "detailed", (4, 2, 3)),
+    ("b*a", "a * b", (3, 2)),
+    ("  c  *a ", "a * c", (4, 2)),
+    ("halves * b", "b * halves", (2, 3)),
+    ("b * a * halves", "a * b * halves", (3, 2, 2)),
 )
 def test_any_order_is_read(name: str, canonical: str, shape: tuple[int, ...]) -> None:
     table = parse_table(SCHEMA, name)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema
 from constraint_builders.description.layout import Layout
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.oracles.invent import Kind, some_with
 
 PROBLEM = Problem(Schema({"a": 2, "b": 3}), {"b * a": 1.0, "total": 1.0, "b": 2.0})
@@ -77,19 +77,16 @@ def test_cells_are_located_and_described() -> None:
         LAYOUT.locate(10)
 
 
-@every(
-    ("change", "message"),
-    [
-        ({"zip": 1}, "no table 'zip'"),
-        ({"a": [1, 2]}, "no table 'a' here"),
-        ({"a * b": np.ones((2, 3))}, "given twice"),
-        ({"b * a": np.ones((2, 3))}, r"table 'b \* a' must have shape \(3, 2\)"),
-        ({"b": [1, 2]}, r"table 'b' must have shape \(3,\)"),
-        ({"total": [6]}, r"table 'total' must have shape \(\): got \(1,\)"),
-        ({"b": ["x", "y", "z"]}, "does not hold numbers"),
-        ({"b": [[1, 2, 3]]}, r"must have shape \(3,\)"),
-        ({"b": [1j, 2, 3]}, "does not hold numbers"),
-    ],
+@cases(
+    ({"zip": 1}, "no table 'zip'"),
+    ({"a": [1, 2]}, "no table 'a' here"),
+    ({"a * b": np.ones((2, 3))}, "given twice"),
+    ({"b * a": np.ones((2, 3))}, r"table 'b \* a' must have shape \(3, 2\)"),
+    ({"b": [1, 2]}, r"table 'b' must have shape \(3,\)"),
+    ({"total": [6]}, r"table 'total' must have shape \(\): got \(1,\)"),
+    ({"b": ["x", "y", "z"]}, "does not hold numbers"),
+    ({"b": [[1, 2, 3]]}, r"must have shape \(3,\)"),
+    ({"b": [1j, 2, 3]}, "does not hold numbers"),
 )
 def test_wrong_tables_are_refused(change: dict, message: str) -> None:
     tables = {"b * a": np.ones((3, 2)), "total": 6.0, "b": [2.0, 2, 2]} | change

@@ -16,7 +16,7 @@ from constraint_builders.files import measurements_frame
 from noise_mechanisms.laws import RandomRounding
 from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases
 
 LAW = RandomRounding(3)
 SCHEMA = Schema({"kind": ["food", "other"], "size": ["large", "middle", "small"]})
@@ -258,10 +258,8 @@ def _with(frame: pl.DataFrame, **changes: Any) -> pl.DataFrame:
     return pl.concat([first, frame[1:]])
 
 
-@every(
-    ("table", "leaves", "said"),
-    [
-        (_with(TABLE, code="07"), LEAVES, "row 1: no leaf has the Region '07'"),
+@cases(
+(_with(TABLE, code="07"), LEAVES, "row 1: no leaf has the Region '07'"),
         (_with(TABLE, code="1"), LEAVES, "lost leading zeros, keep codes as text"),
         (_with(TABLE, code=""), LEAVES, "column 'code' is empty in row 1"),
         (_with(TABLE, level=""), LEAVES, "column 'level' is empty in row 1"),
@@ -283,7 +281,6 @@ def _with(frame: pl.DataFrame, **changes: Any) -> pl.DataFrame:
         (NOWHERE, LEAVES, "row 1: no leaf lies in CHAIN 'x' and City 'C'"),
         (TABLE, LEAVES.with_columns(CHAIN=pl.Series([1.5] * 5)), "column 'CHAIN' holds neither text"),
         (TABLE, 7, "a table is a path or a data frame"),
-    ],
 )  # fmt: skip
 def test_what_areas_do_not_tell_is_refused_by_name(table: pl.DataFrame, leaves: Any, said: str | None) -> None:
     if said is None:

@@ -1,8 +1,8 @@
 """Long tables: round trips through frames and files, and what they are refused for."""
 
 import gzip
+import importlib
 import re
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -405,10 +405,11 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_without_polars_the_extra_is_named() -> None:
-    code = "import sys; sys.modules['polars'] = None; import constraint_builders.files"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "ImportError: files and data frames need polars: pip install 'blue-solvers[frames]'" in result.stderr
+def test_without_polars_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.delitem(sys.modules, "constraint_builders.files")
+    with pytest.raises(ImportError, match=r"files and data frames need polars: pip install 'blue-solvers\[frames\]'"):
+        importlib.import_module("constraint_builders.files")
 
 
 def test_tables_of_several_sources_are_named_as_combined() -> None:

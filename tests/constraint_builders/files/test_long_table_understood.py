@@ -20,7 +20,7 @@ from constraint_builders import Problem, Schema, read_tables
 from constraint_builders.files import frame_like, measurements_frame, read_long_table
 from constraint_builders.files.numbers import decimal_mark, read_numbers
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
 PROBLEM = Problem(SCHEMA, {"total": 4.0, "adult * sex": [[1.0, 2.25], [3.0, 16.0]], "sex": np.inf, "detailed": 9.0})
@@ -46,17 +46,14 @@ def test_the_example_is_what_it_says() -> None:
     agrees(FRAME)
 
 
-@every(
-    ("name", "factor"),
-    [
-        ("std_error", 1.0),
-        ("SE", 1.0),
-        ("Standard Error", 1.0),
-        ("moe_90", norm.ppf(0.95)),
-        ("MOE 90%", norm.ppf(0.95)),
-        ("Margin of error (95 %)", norm.ppf(0.975)),
-        ("moe_99_5", norm.ppf(0.9975)),
-    ],
+@cases(
+    ("std_error", 1.0),
+    ("SE", 1.0),
+    ("Standard Error", 1.0),
+    ("moe_90", norm.ppf(0.95)),
+    ("MOE 90%", norm.ppf(0.95)),
+    ("Margin of error (95 %)", norm.ppf(0.975)),
+    ("moe_99_5", norm.ppf(0.9975)),
 )
 def test_precision_may_be_given_by_standard_errors_and_margins(name: str, factor: float) -> None:
     agrees(FRAME.with_columns((pl.col("variance").sqrt() * factor).alias(name)).drop("variance"))
@@ -70,21 +67,18 @@ def test_precision_may_be_given_by_coefficients_of_variation(name: str) -> None:
     agrees(as_text.with_columns(pl.col(name).replace("inf %", "inf")))
 
 
-@every(
-    ("change", "message"),
-    [
-        ({"moe": 1.0}, "column 'moe' does not say its level: name it moe_90 if it is of 90 %, as the ACS's are"),
-        ({"Margin of Error": 1.0}, "column 'Margin of Error' does not say its level"),
-        ({"cv": 1.0}, "column 'cv' does not say its unit: name it cv_percent where 12 means 12 %"),
-        ({"std_error": 1.0, "variance": 1.0}, "columns 'variance' and 'std_error' both say how precise"),
-        ({"error": 1.0}, r"column 'variance' is missing: .*; give variance, std_error, moe_90 .* or cv_percent"),
-        ({"std_error": -1.0}, r"table 'total': std_error is negative: give a number of 0 or more \(row 1\)"),
-        ({"std_error": 1e-200}, "table 'total': std_error is too small for a variance: write 0 for exact"),
-        ({"std_error": 1e200}, "table 'total': std_error has a variance beyond floating point"),
-        ({"std_error": None}, "table 'total': std_error is missing: give a number, 0 for exact, or inf"),
-        ({"moe_90": "*****"}, r"table 'total': moe_90 '\*\*\*\*\*' is not a number \(row 1\)"),
-        ({"std_error": 1.0, "lower": 1.0, "upper": 1.0}, "it holds estimates, whose errors are correlated"),
-    ],
+@cases(
+    ({"moe": 1.0}, "column 'moe' does not say its level: name it moe_90 if it is of 90 %, as the ACS's are"),
+    ({"Margin of Error": 1.0}, "column 'Margin of Error' does not say its level"),
+    ({"cv": 1.0}, "column 'cv' does not say its unit: name it cv_percent where 12 means 12 %"),
+    ({"std_error": 1.0, "variance": 1.0}, "columns 'variance' and 'std_error' both say how precise"),
+    ({"error": 1.0}, r"column 'variance' is missing: .*; give variance, std_error, moe_90 .* or cv_percent"),
+    ({"std_error": -1.0}, r"table 'total': std_error is negative: give a number of 0 or more \(row 1\)"),
+    ({"std_error": 1e-200}, "table 'total': std_error is too small for a variance: write 0 for exact"),
+    ({"std_error": 1e200}, "table 'total': std_error has a variance beyond floating point"),
+    ({"std_error": None}, "table 'total': std_error is missing: give a number, 0 for exact, or inf"),
+    ({"moe_90": "*****"}, r"table 'total': moe_90 '\*\*\*\*\*' is not a number \(row 1\)"),
+    ({"std_error": 1.0, "lower": 1.0, "upper": 1.0}, "it holds estimates, whose errors are correlated"),
 )
 def test_precision_that_could_be_two_things_is_refused(change: dict[str, Any], message: str) -> None:
     frame = FRAME if "variance" in change else FRAME.drop("variance")
@@ -336,15 +330,12 @@ def test_frames_of_pandas_are_read_whatever_their_types_and_index() -> None:
         assert type(frame_like(other, FRAME)) is type(other)
 
 
-@every(
-    ("change", "message"),
-    [
-        (lambda f: f.assign(value=pd.Timestamp("2020-01-01")), "column 'value' holds dates and times: give numbers"),
-        (lambda f: f.assign(value=True), "column 'value' holds true and false: give numbers"),
-        (lambda f: f.assign(value=[object()] * len(f)), "column 'value'"),
-        (lambda f: pd.concat([f, f["value"]], axis=1), "column 'value' is given twice, as columns 4 and 6"),
-        (lambda f: f.assign(age=1.5), "column 'age' holds decimal numbers: labels are text or whole numbers"),
-    ],
+@cases(
+    (lambda f: f.assign(value=pd.Timestamp("2020-01-01")), "column 'value' holds dates and times: give numbers"),
+    (lambda f: f.assign(value=True), "column 'value' holds true and false: give numbers"),
+    (lambda f: f.assign(value=[object()] * len(f)), "column 'value'"),
+    (lambda f: pd.concat([f, f["value"]], axis=1), "column 'value' is given twice, as columns 4 and 6"),
+    (lambda f: f.assign(age=1.5), "column 'age' holds decimal numbers: labels are text or whole numbers"),
 )
 def test_frames_of_pandas_are_refused_like_others(change: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"data frame: .*{message}"):

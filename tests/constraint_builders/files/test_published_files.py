@@ -6,7 +6,7 @@ import pytest
 
 from constraint_builders.files.published_files import PRODUCTS_IN, _segments, read_published
 from constraint_builders.files.published_tables import published_tables
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 
 OF_THE_SITE = """"GEO_ID","NAME","P1_001N","P1_001NA","P0010002",
 "Geography","Geographic Area Name"," !!Total:","Annotation of Total","One race",
@@ -98,20 +98,17 @@ def test_segments_of_the_redistricting_files(tmp_path: Path) -> None:
         read_published(path)
 
 
-@every(
-    ("text", "said"),
-    [
-        ("place,P1_001N\na,1\n", "there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are 'place'"),
-        ("geoid,P1_001N\n44,1\n0400000US44,2\n", "GEOID '44' is in several rows"),
-        ("geoid,P1_001N,P0010001\n44,1,2\n", "line P1_001N is in two columns, the second 'P0010001'"),
-        ("geoid;P1_001N\n44;1.234\n", "'1.234' may mean 1234 or 1.234"),
-        ("geoid,P1_001N\n1001,5\n", "'1001' is that of no state, county, .*; leading zeros belong to it"),
-        ("geoid,P1_001N\n44,many\n", "column 'P1_001N': 'many'"),
-        ("geoid,P1_001N\n44,inf\n", "column 'P1_001N' holds 'inf' in row 2: a count is a number from 0 to"),
-        ("geoid,P1_001N\n44,-5\n", "column 'P1_001N' holds '-5' in row 2: a count is a number from 0 to"),
-    ],
+@cases(
+    ("place,P1_001N\na,1\n", "there is no column of GEOIDs such as 'GEO_ID' or 'geoid': there are 'place'"),
+    ("geoid,P1_001N\n44,1\n0400000US44,2\n", "GEOID '44' is in several rows"),
+    ("geoid,P1_001N,P0010001\n44,1,2\n", "line P1_001N is in two columns, the second 'P0010001'"),
+    ("geoid;P1_001N\n44;1.234\n", "'1.234' may mean 1234 or 1.234"),
+    ("geoid,P1_001N\n1001,5\n", "'1001' is that of no state, county, .*; leading zeros belong to it"),
+    ("geoid,P1_001N\n44,many\n", "column 'P1_001N': 'many'"),
+    ("geoid,P1_001N\n44,inf\n", "column 'P1_001N' holds 'inf' in row 2: a count is a number from 0 to"),
+    ("geoid,P1_001N\n44,-5\n", "column 'P1_001N' holds '-5' in row 2: a count is a number from 0 to"),
 )
-def test_what_is_no_published_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_published_table_is_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "wrong.csv").write_text(text)
     with pytest.raises(ValueError, match=said) as raised:
         read_published(tmp_path / "wrong.csv")

@@ -13,7 +13,7 @@ import pytest
 from constraint_builders import Schema
 from constraint_builders.files import production_settings
 from constraint_builders.files.published_tables import PRODUCTS, product_of, published_name, published_tables
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.places import DHC_SETTINGS, TABLE_CATALOGUE
 
 SETTINGS = {
@@ -158,13 +158,10 @@ def test_paths_say_where_lines_stand() -> None:
         published.named("P12 > Mal > 20 years")
 
 
-@every(
-    ("name", "said"),
-    [
-        ("p12", "P12"), ("P0120003", "P12_003N"), ("PCT012A209", "PCT12A_209N"), ("P012A0003", "P12A_003N"),
+@cases(
+("p12", "P12"), ("P0120003", "P12_003N"), ("PCT012A209", "PCT12A_209N"), ("P012A0003", "P12A_003N"),
         ("H0010001", "H1_001N"), ("P0010071", "P1_071N"), ("P12>Male", "P12 > Male"), ("sex * age", ""),
         ("total", ""), ("P12_003N > Male", ""), ("a > b", ""), ("P", ""), ("12", ""),
-    ],
 )  # fmt: skip
 def test_names_of_the_files_are_those_of_the_interface(name: str, said: str) -> None:
     assert published_name(name) == said
@@ -184,15 +181,12 @@ def test_the_product_of_a_schema_is_the_first_that_has_its_variables() -> None:
     assert product_of(Schema({"sex": 2, "income": 3})) is None
 
 
-@every(
-    ("name", "said"),
-    [
-        ("P99", "no published table 'P99' in dhc_persons: near it are P9"),
-        ("PCT12Z", "near it are PCT12, "),
-        ("H13", "'H13' is of dhc_households, and this result is of dhc_persons"),
-        ("H1", "'H1' is of pl94_units and dhc_tenvacgq"),
-        ("", "no published table ''"),
-    ],
+@cases(
+    ("P99", "no published table 'P99' in dhc_persons: near it are P9"),
+    ("PCT12Z", "near it are PCT12, "),
+    ("H13", "'H13' is of dhc_households, and this result is of dhc_persons"),
+    ("H1", "'H1' is of pl94_units and dhc_tenvacgq"),
+    ("", "no published table ''"),
 )
 def test_unknown_tables_are_refused(name: str, said: str) -> None:
     with pytest.raises(ValueError, match=said.replace("(", r"\(")):

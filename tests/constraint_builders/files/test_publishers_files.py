@@ -16,7 +16,7 @@ from constraint_builders.files.exact_totals import read_exact
 from constraint_builders.files.leaf_table import LeafTable
 from constraint_builders.files.periods import Period, read_period, recoded_periods
 from noise_mechanisms.laws import RandomRounding
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 from tests.helpers.refused_commands import refusal
 
@@ -162,15 +162,12 @@ def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "ignored    sheet 'Contents'" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("label", "period"),
-    [
-        ("2020", (2020, 1, 1)), ("2020-Q1", (2020, 1, 4)), ("2020Q2", (2020, 2, 4)), ("2020K3", (2020, 3, 4)),
+@cases(
+("2020", (2020, 1, 1)), ("2020-Q1", (2020, 1, 4)), ("2020Q2", (2020, 2, 4)), ("2020K3", (2020, 3, 4)),
         ("Q4 2020", (2020, 4, 4)), ("1Q2020", (2020, 1, 4)), ("2020-01", (2020, 1, 12)), ("2020M12", (2020, 12, 12)),
         ("12/2020", (2020, 12, 12)), ("Mar 2020", (2020, 3, 12)), ("2020 September", (2020, 9, 12)),
         ("2020-S2", (2020, 2, 2)), ("2020-Q5", None), ("2020-13", None), ("2020-T1", None), ("20", None),
         ("Foo 2020", None), ("65-2020", None), ("2020-0", None), ("Marine 2020", None), ("Sept. 2020", (2020, 9, 12)),
-    ],
 )  # fmt: skip
 def test_periods_are_read(label: str, period: tuple[int, int, int] | None) -> None:
     assert read_period(label) == (None if period is None else Period(*period))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders.files.new_files import inside, path_component
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 
 SAFE = re.compile(r"""(?![ .])[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/\\=:<>"|?*]+(?<![ .])""")
 
@@ -35,25 +35,22 @@ def test_ordinary_names_are_accepted(name: str) -> None:
     assert path_component(name, "geolevel") == name
 
 
-@every(
-    ("name", "reason"),
-    [
-        ("", "it is empty"),
-        (".", "it begins or ends with a dot or a space"),
-        ("..", "it begins or ends with a dot or a space"),
-        (" Block", "it begins or ends with a dot or a space"),
-        ("Block.", "it begins or ends with a dot or a space"),
-        ("../../Evil", "it begins or ends with a dot or a space"),
-        ("44/../../evil", "it has the character '/'"),
-        ("44\\1", "it has the character '\\\\\\\\'"),
-        ("State=44", "it has the character '='"),
-        ("C:x", "it has the character ':'"),
-        ("4\x004", r"it has the character '\\x00'"),
-        ("4\n4", r"it has the character '\\n'"),
-        ("4\u20284", r"it has the character '\\u2028'"),
-        ("4\ud8004", r"it has the character '\\ud800'"),
-        ("é" * 101, "it is longer than 200 bytes"),
-    ],
+@cases(
+    ("", "it is empty"),
+    (".", "it begins or ends with a dot or a space"),
+    ("..", "it begins or ends with a dot or a space"),
+    (" Block", "it begins or ends with a dot or a space"),
+    ("Block.", "it begins or ends with a dot or a space"),
+    ("../../Evil", "it begins or ends with a dot or a space"),
+    ("44/../../evil", "it has the character '/'"),
+    ("44\\1", "it has the character '\\\\\\\\'"),
+    ("State=44", "it has the character '='"),
+    ("C:x", "it has the character ':'"),
+    ("4\x004", r"it has the character '\\x00'"),
+    ("4\n4", r"it has the character '\\n'"),
+    ("4\u20284", r"it has the character '\\u2028'"),
+    ("4\ud8004", r"it has the character '\\ud800'"),
+    ("é" * 101, "it is longer than 200 bytes"),
 )
 def test_other_names_are_refused_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"geolevel .* cannot name a file: {reason}; rename it"):

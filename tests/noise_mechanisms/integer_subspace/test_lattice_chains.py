@@ -28,6 +28,7 @@ from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
 from noise_mechanisms.integer_subspace.jumps import own_norm
 from tests.helpers.effort import lengths
+from tests.helpers.every import cases
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     INTERSECTING,
@@ -60,16 +61,13 @@ def test_lengths_whose_squares_leave_64_bits() -> None:
     assert own_norm(table, 2) == pytest.approx(2**32.5)
 
 
-@pytest.mark.parametrize(
-    ("values", "steps", "epsilon"),
-    [
-        ([3, -2, 7, 0], [1, -1, -1, 1], 0.25),
-        ([0, 0, 0, 0], [1, -1, -1, 1], 1.5),
-        ([5, 5, -9], [1, 1, -1], 0.4),
-        ([10], [1], 0.3),
-        ([4, -7, 3, 2], [3, -4, 1, -2], 0.15),
-        ([4, -7, 0, 0], [3, -4, 0, 0], 0.15),
-    ],
+@cases(
+    ([3, -2, 7, 0], [1, -1, -1, 1], 0.25),
+    ([0, 0, 0, 0], [1, -1, -1, 1], 1.5),
+    ([5, 5, -9], [1, 1, -1], 0.4),
+    ([10], [1], 0.3),
+    ([4, -7, 3, 2], [3, -4, 1, -2], 0.15),
+    ([4, -7, 0, 0], [3, -4, 0, 0], 0.15),
 )
 def test_one_redraw_follows_the_enumerated_law(values: list[int], steps: list[int], epsilon: float) -> None:
     unit = set(map(abs, steps)) == {1}

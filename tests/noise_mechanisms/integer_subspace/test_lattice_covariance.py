@@ -18,7 +18,7 @@ from noise_mechanisms.integer_subspace import (
 )
 from noise_mechanisms.integer_subspace.mechanisms import LatticeMechanism
 from noise_mechanisms.integer_subspace.spread import gaussian_error
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     INTERSECTING,
     TREE,
@@ -43,17 +43,14 @@ def enumerated_covariance(mechanism: LatticeMechanism, reach: int) -> np.ndarray
     return points.T @ (probability[:, None] * points)
 
 
-@every(
-    ("mechanism", "reach"),
-    [
-        (GeneralizedLaplace(TREE, 1.5), 16),
-        (GeneralizedGaussian(TREE, 0.4), 9),
-        (GeneralizedGaussian(TREE, 1.1), 11),
-        (GeneralizedGaussian(margins((4,), "total"), 2.0), 22),
-        (GeneralizedLaplace(margins((4,), "total"), 1.0), 30),
-        (GeneralizedGaussian(TWO_BY_THREE, 3.0), 30),
-        (GeneralizedGaussian(INTERSECTING, 3.0), 25),
-    ],
+@cases(
+    (GeneralizedLaplace(TREE, 1.5), 16),
+    (GeneralizedGaussian(TREE, 0.4), 9),
+    (GeneralizedGaussian(TREE, 1.1), 11),
+    (GeneralizedGaussian(margins((4,), "total"), 2.0), 22),
+    (GeneralizedLaplace(margins((4,), "total"), 1.0), 30),
+    (GeneralizedGaussian(TWO_BY_THREE, 3.0), 30),
+    (GeneralizedGaussian(INTERSECTING, 3.0), 25),
 )
 def test_exact_covariance_is_the_enumerated_one(mechanism: LatticeMechanism, reach: int) -> None:
     covariance = noise_covariance(mechanism)
@@ -62,15 +59,12 @@ def test_exact_covariance_is_the_enumerated_one(mechanism: LatticeMechanism, rea
     np.testing.assert_allclose(covariance.matrix, enumerated_covariance(mechanism, reach), rtol=2e-7, atol=2e-8)
 
 
-@every(
-    ("mechanism", "reach"),
-    [
-        (GeneralizedGaussian(TWO_BY_THREE, 0.9), 8),
-        (GeneralizedLaplace(TWO_BY_THREE, 0.6), 40),
-        (GeneralizedLaplace(TWO_BY_THREE, 1.0, norm=2), 35),
-        (GeneralizedLaplace(margins((2, 2, 2), "a * b", "c"), 1.0), 14),
-        (GeneralizedLaplace(INTERSECTING, 1.0), 18),
-    ],
+@cases(
+    (GeneralizedGaussian(TWO_BY_THREE, 0.9), 8),
+    (GeneralizedLaplace(TWO_BY_THREE, 0.6), 40),
+    (GeneralizedLaplace(TWO_BY_THREE, 1.0, norm=2), 35),
+    (GeneralizedLaplace(margins((2, 2, 2), "a * b", "c"), 1.0), 14),
+    (GeneralizedLaplace(INTERSECTING, 1.0), 18),
 )
 def test_estimated_covariance_is_near_the_enumerated_one(mechanism: LatticeMechanism, reach: int) -> None:
     covariance = noise_covariance(mechanism, draws=40_000, rng=1)

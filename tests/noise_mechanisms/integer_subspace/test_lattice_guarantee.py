@@ -19,7 +19,7 @@ from noise_mechanisms.integer_subspace import (
     stopping_delta,
 )
 from noise_mechanisms.integer_subspace.guarantee import Norm
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     INTERSECTING,
@@ -144,17 +144,14 @@ def test_releases_keep_the_margins_of_the_delinquent_children() -> None:
         assert "exact" in release.reason
 
 
-@every(
-    ("invariants", "norm", "sampler"),
-    [
-        (margins((5, 6), "total"), 1, "blocks"),
-        (margins((4, 4), "a", "b"), 1, "rows"),
-        (margins((2, 9), "a", "b"), 1, "rows"),
-        (INTERSECTING, 1, "free_cells"),
-        (margins((9, 24), "a", "b"), 1, "heat_bath"),
-        (margins((9, 24), "a", "b"), 2, "l2_ladder"),
-        (margins((2, 2), "detailed"), 1, "blocks"),
-    ],
+@cases(
+    (margins((5, 6), "total"), 1, "blocks"),
+    (margins((4, 4), "a", "b"), 1, "rows"),
+    (margins((2, 9), "a", "b"), 1, "rows"),
+    (INTERSECTING, 1, "free_cells"),
+    (margins((9, 24), "a", "b"), 1, "heat_bath"),
+    (margins((9, 24), "a", "b"), 2, "l2_ladder"),
+    (margins((2, 2), "detailed"), 1, "blocks"),
 )
 def test_the_automatic_sampler_and_its_reason(invariants: Invariants, norm: Norm, sampler: str) -> None:
     choice = GeneralizedLaplace(invariants, 0.25, norm).automatic

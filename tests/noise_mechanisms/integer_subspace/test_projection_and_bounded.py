@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from noise_mechanisms.integer_subspace import BoundedMechanism, Invariants, equivalent_tables, projected_noise
 from noise_mechanisms.laws import DiscreteLaplace
 from tests.helpers.effort import lengths
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
@@ -48,15 +48,12 @@ def test_projected_noise_is_as_near_as_possible(invariants: Invariants, whole: b
         assert abs(after - before).sum() == pytest.approx(nearest, abs=1e-7)
 
 
-@every(
-    ("invariants", "table", "binary"),
-    [
-        (TWO_BY_THREE, COUNTS, False),
-        (margins((2, 2, 2), "a * b", "c"), np.array([1, 0, 2, 0, 0, 1, 1, 0]), False),
-        (Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], 6), np.array([1, 0, 1, 0, 1, 1]), False),
-        (margins((3, 3), "a", "b"), np.eye(3, dtype=int).ravel(), True),
-        (margins((5,), "total"), np.array([1, 0, 1, 0, 0]), True),
-    ],
+@cases(
+    (TWO_BY_THREE, COUNTS, False),
+    (margins((2, 2, 2), "a * b", "c"), np.array([1, 0, 2, 0, 0, 1, 1, 0]), False),
+    (Invariants.from_subsets([[0, 1, 2], [0, 2, 3, 4], [1, 4, 5, 0]], 6), np.array([1, 0, 1, 0, 1, 1]), False),
+    (margins((3, 3), "a", "b"), np.eye(3, dtype=int).ravel(), True),
+    (margins((5,), "total"), np.array([1, 0, 1, 0, 0]), True),
 )
 def test_all_equivalent_tables_are_listed(invariants: Invariants, table: np.ndarray, binary: bool) -> None:
     top = 1 if binary else int((invariants.matrix @ table).max())

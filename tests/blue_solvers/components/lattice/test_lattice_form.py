@@ -1,7 +1,5 @@
 """The closed form against dense projections, compiled and not, and which form is taken."""
 
-import subprocess
-import sys
 import tracemalloc
 from itertools import chain, combinations
 from typing import Any
@@ -21,7 +19,6 @@ from constraint_builders.schema_order import in_schema_order
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.invent import plain_tables
-from tests.helpers.places import ROOT
 
 SEEDS = st.integers(0, 10**6)
 
@@ -157,13 +154,6 @@ def test_few_cells_take_their_matrix() -> None:
     assert isinstance(components_of(gallery.berkeley()), MatrixForm)
     assert isinstance(components_of(gallery.pl94()), LatticeForm)
     assert isinstance(components_of(gallery.wide(variables=20, levels=5, max_way=2)), LatticeForm)
-
-
-def test_few_cells_load_no_compiled_loops() -> None:
-    """In a process of its own, which nothing else has loaded them in."""
-    work = "import sys; from blue_solvers import blue; from constraint_builders import gallery; p = gallery.toy(); "
-    work += "blue(p) @ p.vector({'B': [6, 9, 17], 'total': 29}); assert 'numba' not in sys.modules"
-    subprocess.run([sys.executable, "-c", work], check=True, cwd=ROOT)
 
 
 @examples(20)

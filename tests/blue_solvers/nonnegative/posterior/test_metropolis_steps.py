@@ -1,7 +1,5 @@
 """Metropolis steps against what they mean, written in numpy."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np
