@@ -64,10 +64,9 @@ class Component:
         return array.transpose(self._order).reshape(len(array), count, -1)
 
     def multiply(self, matrices: Float | Composed, source: Float, target: Float) -> None:
-        """Set its part of some coordinates, (G, ..., K), to matrices (G or 1, r, q) times its part of others."""
-        count = prod(n for n, contrast in zip(source.shape[1:-1], self.contrasts, strict=True) if not contrast)
+        """Add matrices (G or 1, r, q) times its part of some coordinates, (G, ..., K), to its part of others."""
         part = target.transpose(self._order)
-        part[...] = (matrices @ self.to_front(source, count)).reshape(part.shape)
+        part += (matrices @ self.to_front(source, matrices.shape[2])).reshape(part.shape)
 
 
 class TableMap:
@@ -156,25 +155,31 @@ class TableAccess:
     def to_slots(self, coordinates: Float, entries: Index) -> Float:
         """Slots (G, ..., K) from coordinates, each geounit's by the matrices of its entry."""
         slots = np.zeros((len(coordinates), *self._table.lengths, coordinates.shape[-1]))
-        if len(slots) and self._number_of.size:
-            np.multiply(self._factors(entries), coordinates, out=slots[self._place])
-        for component, part, matrices in self._several if len(slots) else ():
-            component.multiply(matrices[_one_or_all(entries)], coordinates[part.place], slots[component.place])
+        self.add_to_slots(coordinates, entries, slots)
         return slots
+
+    def add_to_slots(self, coordinates: Float, entries: Index, slots: Float) -> None:
+        """Add to slots (G, ..., K) what coordinates make; these are used up."""
+        chosen = _one_or_all(entries)
+        for component, part, matrices in self._several if len(slots) else ():
+            component.multiply(matrices[chosen], coordinates[part.place], slots[component.place])
+        if len(slots) and self._number_of.size:
+            coordinates *= self._factors(chosen)
+            own = slots[self._place]
+            own += coordinates
 
     def from_slots(self, slots: Float, entries: Index) -> Float:
         """The transpose: coordinates (G, ..., K) from slots, of geounits whose coefficients are `entries`, (G,)."""
-        coordinates = np.zeros((len(slots), *self._lengths, slots.shape[-1]))
+        coordinates, chosen = np.zeros((len(slots), *self._lengths, slots.shape[-1])), _one_or_all(entries)
         if len(slots) and self._number_of.size:
-            np.multiply(self._factors(entries), slots[self._place], out=coordinates)
+            np.multiply(self._factors(chosen), slots[self._place], out=coordinates)
         for component, part, matrices in self._several if len(slots) else ():
-            turned = matrices[_one_or_all(entries)].swapaxes(1, 2)
-            component.multiply(turned, slots[component.place], coordinates[part.place])
+            component.multiply(matrices[chosen].swapaxes(1, 2), slots[component.place], coordinates[part.place])
         return coordinates
 
-    def _factors(self, entries: Index) -> Float:
+    def _factors(self, entries: slice | Index) -> Float:
         """The coefficients of some entries, (G or 1, ..., 1), that components of one number have."""
-        return self._numbers[_one_or_all(entries)].take(self._number_of, axis=1)[..., None]
+        return self._numbers[entries].take(self._number_of, axis=1)[..., None]
 
 
 def _one_or_all(entries: Index) -> slice | Index:
@@ -304,6 +309,11 @@ class Composed:
 
     def __len__(self) -> int:
         return self.entries
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many matrices, of how many rows and columns."""
+        return self.entries, self.rows.length, self.columns.length
 
     def __getitem__(self, places: slice | Index) -> Composed:
         """Some entries, a slice or (k,)."""

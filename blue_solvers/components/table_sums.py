@@ -22,7 +22,29 @@ from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers, read_only
 from constraint_builders.description.table import Table
 
+NO_VALUES = read_only(np.zeros((0, 1)))
 MATRIX_BYTES = 5e7  # of groups of leaves; 8e7, of 1,160 groups, take 1.2 s more than slots, which take these apart
+
+
+class Steps:
+    """Steps between the tables of one geounit, and what they are of several, whose tables lie together.
+
+    Parameters
+    ----------
+    steps : ndarray of int, (steps, 10)
+    lists : ndarray of int
+        As the sweeps take them.
+    """
+
+    def __init__(self, steps: Integers, lists: Integers) -> None:
+        self._steps, self.lists, self.factors = steps, lists, np.ones(len(steps))
+        self._known: dict[int, Integers] = {}
+
+    def of(self, count: int) -> Integers:
+        """Steps of so many geounits: these are what comes before the first of a table's axes."""
+        if count not in self._known:
+            self._known[count] = self._steps * np.array([1, *[count] * 3, *[1] * (self._steps.shape[1] - 4)])
+        return self._known[count]
 
 
 class Tables:
@@ -42,29 +64,25 @@ class Tables:
 
     def part(self, place: int, size: int) -> Float:
         """Where a table is that starts at a place, (G, size, K)."""
-        own = self.cells[place * self.count :][: size * self.count]
+        own = self.cells[place * self.count : (place + size) * self.count]
         return own.reshape(self.count, size, self._columns)
 
-    def go_up(self, steps: Integers, lists: Integers) -> None:
-        """Steps, (steps, numbers), between the tables of one geounit, going up."""
-        go_up(self.cells, self._for_all(steps), lists, np.ones(len(steps)), read_only(self.cells))
+    def go_up(self, steps: Steps) -> None:
+        """Steps going up."""
+        go_up(self.cells, steps.of(self.count), steps.lists, steps.factors, NO_VALUES)
 
-    def go_down(self, steps: Integers, lists: Integers, finest: Float | None = None) -> None:
-        """The same going down, and from a finest table, (G, cells, K), that lies elsewhere."""
-        values = self.cells if finest is None else finest.reshape(-1, self._columns)
-        go_down(self.cells, self._for_all(steps), lists, read_only(values))
+    def go_down(self, steps: Steps, finest: Float = NO_VALUES) -> None:
+        """Steps going down, of which some may be from a finest table, (G, cells, K), that lies elsewhere."""
+        values = read_only(np.ascontiguousarray(finest).reshape(-1, self._columns))
+        go_down(self.cells, steps.of(self.count), steps.lists, values)
 
-    def share_out(self, steps: Integers, lists: Integers, finest: Float) -> None:
+    def share_out(self, steps: Steps, finest: Float) -> None:
         """The transpose of that: add to a finest table, (G, cells, K) without gaps."""
-        share_out(self.cells, self._for_all(steps), lists, finest.reshape(-1, self._columns))
+        share_out(self.cells, steps.of(self.count), steps.lists, finest.reshape(-1, self._columns))
 
     def multiply(self, sizes: Integers, factors: Float) -> None:
         """Tables of so many cells, (tables,), those that come first, each by its factor, (tables,)."""
         scale_tables(self.cells, sizes * self.count, factors)
-
-    def _for_all(self, steps: Integers) -> Integers:
-        """Steps, (steps, numbers), of all geounits: these are what comes before the first of a table's axes."""
-        return steps * np.array([1, *[self.count] * 3, *[1] * (steps.shape[1] - 4)])
 
 
 class TableSums:
@@ -82,7 +100,8 @@ class TableSums:
         axes = axes_in_use(schema, [finest, *tables])
         self._whole, *self._own = [axes.of(table) for table in (finest, *tables)]
         self._plan = plan = _sums_of(axes, self._whole, tuple(self._own))
-        self._sums = _from_elsewhere(plan.sums, plan.places[self._whole])
+        self._sums = Steps(_from_elsewhere(plan.sums, plan.places[self._whole]), plan.lists)
+        self._shares = Steps(plan.shares, plan.lists)
         self._place = {own: (plan.places[own], plan.size_of(own)) for own in (self._whole, *self._own)}
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
@@ -90,7 +109,7 @@ class TableSums:
         """All tables, (G, *shape, K) each, from cells (G, ..., K) of the finest one."""
         cells = cells.reshape(len(cells), -1, cells.shape[-1])
         room = self._room(cells)
-        room.go_down(self._sums, self._plan.lists, np.ascontiguousarray(cells))
+        room.go_down(self._sums, cells)
         tables = [cells if own == self._whole else self._part(room, own) for own in self._own]
         return [own.reshape(len(own), *shape, -1) for own, shape in zip(tables, self._shapes, strict=True)]
 
@@ -101,7 +120,7 @@ class TableSums:
         for own, table in zip(self._own, tables, strict=True):
             part = self._part(room, own)
             part += table.reshape(part.shape)
-        room.go_up(self._plan.shares, self._plan.lists)
+        room.go_up(self._shares)
         return self._part(room, self._whole).reshape(len(tables[0]), *self._finest, -1)
 
     def _room(self, table: Float) -> Tables:
@@ -157,13 +176,15 @@ class LeafPlan:
         self._spread = SweepPlan(axes, [whole], plan.tables)  # its tables lie as those of `plan`, the finest behind
         self._rows = self._spread.cells + max(plan.most_room, self._spread.most_room)
         self._sums, self._shares = (
-            _from_elsewhere(own, plan.cells) for own in (self._spread.sums, self._spread.shares)
+            Steps(_from_elsewhere(own, plan.cells), self._spread.lists)
+            for own in (self._spread.sums, self._spread.shares)
         )
+        self._up, self._down = (Steps(own.steps, plan.lists) for own in (plan.up, plan.down))
         self._numbers = [plan.number[own] for own in self._seen]
         self._precisions = np.zeros(len(plan.tables))
         self._precisions[self._numbers] = precisions[1:]
         room = Tables(self._rows, 1, 1)
-        room.go_down(self._sums, self._spread.lists, np.ones((axes.size(whole), 1)))
+        room.go_down(self._sums, np.ones((axes.size(whole), 1)))
         share = 1 / room.cells[: plan.cells, 0]  # of a table's cell for each of the finest one's
         if axes.has_groups:
             self._weigh_groups(precisions, share)
@@ -228,24 +249,24 @@ class LeafPlan:
             What they are added to, without gaps.
         """
         room, parts = self._room(cells)
-        room.go_down(self._sums, self._spread.lists, np.ascontiguousarray(cells))
+        room.go_down(self._sums, cells)
         for part, table in zip(parts, others, strict=True):
             np.subtract(table, part, out=part)
         room.multiply(self._plan.sizes, self._precisions)
-        room.go_up(self._plan.up.steps, self._plan.lists)
+        room.go_up(self._up)
         self._weigh(room, False)
         total += cells
-        room.share_out(self._shares, self._spread.lists, total)
+        room.share_out(self._shares, total)
 
     def transpose(self, cells: Float) -> list[Float]:
         """The transpose of `estimate`: of the finest table, (G, cells, K), in place of cells without gaps; others."""
         room, parts = self._room(cells)
-        room.go_down(self._sums, self._spread.lists, cells)
+        room.go_down(self._sums, cells)
         self._weigh(room, True)
-        room.go_down(self._plan.down.steps, self._plan.lists)
+        room.go_down(self._down)
         room.multiply(self._plan.sizes, -self._precisions)
         others = [-part for part in parts]
-        room.share_out(self._shares, self._spread.lists, cells)
+        room.share_out(self._shares, cells)
         return others
 
     def _room(self, cells: Float) -> tuple[Tables, list[Float]]:

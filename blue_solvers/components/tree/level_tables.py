@@ -140,15 +140,16 @@ class MeasuredTables(LevelTables):
         """What they say of some geounits, in slots, (G, ..., K)."""
         level = self._level
         block = np.zeros((level.class_of[rows].size, *(g.levels for g in self._plan.groupings), columns))
+        entries = level.class_of[rows] - level.first_class
         for i in self._told(rows):
-            coordinates = self._access[i].coordinates(tables[i][rows])
-            block += self._access[i].to_slots(coordinates, level.class_of[rows] - level.first_class)
+            self._access[i].add_to_slots(self._access[i].coordinates(tables[i][rows]), entries, block)
         return block
 
     def write(self, slots: Float, tables: Sequence[Float], rows: Rows) -> None:
         """The transpose, from slots (G, ..., K): set them at some geounits."""
+        entries = self._level.class_of[rows] - self._level.first_class
         for i in self._told(rows):
-            coordinates = self._access[i].from_slots(slots, self._level.class_of[rows] - self._level.first_class)
+            coordinates = self._access[i].from_slots(slots, entries)
             tables[i][rows] = self._access[i].cells(coordinates).reshape(len(slots), -1, slots.shape[-1])
 
     def _told(self, rows: Rows) -> list[int]:

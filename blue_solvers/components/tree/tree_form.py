@@ -34,7 +34,7 @@ from blue_solvers.components.tree.tree_variances import TreeVariances
 from blue_solvers.threads import Workers
 from constraint_builders.arrays import Float, Index, Int32, as_slice, distinct_numbers
 
-BLOCK_BYTES = 1 << 19  # working set of a block of geounits
+BLOCK_BYTES = 1 << 20  # working set of a block of geounits
 AnyTables = WantedTables | MeasuredTables
 EVERY, OTHERS = -2, -1  # members of a level; those that are worked on in slots. Kinds of leaves are from 0 on
 NONE = np.zeros(0, dtype=np.intp)
@@ -78,24 +78,24 @@ class Siblings:
         Among geounits with children.
     pairs : ndarray of int
         Their pairs with classes of children, in order of parents.
-    starts : ndarray of int, (parents,)
-        Where the pairs of every parent begin.
+    families : csr_array, (parents, pairs)
+        Sums over the pairs of every parent.
     adding : csr_array, (pairs, members of the level)
         Sums over the children of every pair.
     """
 
     parents: slice | Index
     pairs: Index
-    starts: Index
+    families: sparse.csr_array
     adding: sparse.csr_array
 
     def sums(self, values: Float) -> Float:
         """Of values of the level, (G, ...), over the children of every pair."""
-        return (self.adding @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
+        return sums_of_rows(self.adding, values)
 
     def add_to_parents(self, by_pair: Float, sums: Float) -> None:
         """Add what pairs have, (pairs, ..., K), to what all geounits with children have, (parents, ..., K)."""
-        sums[self.parents] += np.add.reduceat(by_pair, self.starts, axis=0)
+        sums[self.parents] += sums_of_rows(self.families, by_pair)
 
 
 @dataclass(frozen=True)
@@ -231,10 +231,12 @@ class TreeForm:
 
         def collect(some: SomeMembers) -> None:
             block = source.read(tables, some.place, K)
-            children = run.sums[some.numbers]
-            if not run.transpose:
-                children = self._products["children"].to_slots(children, some.numbers)
-            block[some.inner] += children
+            children, inner = run.sums[some.numbers], block[some.inner]
+            if run.transpose:
+                inner += children
+            else:
+                self._products["children"].add_to_slots(children, some.numbers, inner)
+            block[some.inner] = inner
             held[some.place] = block
 
         def add(own: Siblings, totals: Float) -> None:
@@ -334,8 +336,10 @@ class TreeForm:
         parents, starts = np.unique(self.plan.pair_parent[pairs], return_index=True)
         ends = np.append(starts, pairs.size)
         for some in chunks(parents.size, self._count(K)):
-            own = slice(ends[some.start], ends[some.stop])
-            yield Siblings(as_slice(parents[some]), pairs[own], starts[some] - own.start, adding[own])
+            first, stop = ends[[some.start, some.stop]]
+            columns, places = np.arange(stop - first), ends[some.start : some.stop + 1] - first
+            families = sparse.csr_array((np.ones(columns.size), columns, places))
+            yield Siblings(as_slice(parents[some]), pairs[first:stop], families, adding[first:stop])
 
     def variances(self, nothing: float = 0.0) -> Float:
         """Variance of every desired cell, (m,); what is below `nothing` is 0."""
@@ -348,6 +352,11 @@ class TreeForm:
     def variances_by_table(self, nothing: float = 0.0) -> TreeVariances:
         """The same, some geounits of a table at a time."""
         return TreeVariances(self._problem, self.plan, self.coefficients, nothing)
+
+
+def sums_of_rows(adding: sparse.csr_array, values: Float) -> Float:
+    """Products of a matrix, (m, n), with values, (n, ...)."""
+    return (adding @ values.reshape(len(values), -1)).reshape(-1, *values.shape[1:])
 
 
 def chunks(stop: int, size: int) -> list[slice]:

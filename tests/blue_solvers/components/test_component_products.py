@@ -27,7 +27,7 @@ def test_every_component_is_multiplied_by_its_own_matrices(geounits: int, transp
     rng = np.random.default_rng(0)
     block = rng.standard_normal((4, 5, 3, 2))
     matrices = [(own, rng.standard_normal((geounits, own.size, own.size))) for own in components()]
-    expected = np.empty_like(block)
+    expected = np.zeros_like(block)
     for g, k in np.ndindex(4, 2):
         for component, M in matrices:
             part = block[g, *component.slots, k]
@@ -36,7 +36,7 @@ def test_every_component_is_multiplied_by_its_own_matrices(geounits: int, transp
             flat = np.moveaxis(part, along, range(len(along))).reshape(component.size, -1)
             lengths = [part.shape[axis] for axis in along] + [n for i, n in enumerate(part.shape) if i not in along]
             expected[g, *component.slots, k] = np.moveaxis((matrix @ flat).reshape(lengths), range(len(along)), along)
-    found = np.empty_like(block)
+    found = np.zeros_like(block)
     for component, M in matrices:
         own = M.swapaxes(1, 2) if transpose else M
         component.multiply(own, block[component.place], found[component.place])
@@ -46,7 +46,7 @@ def test_every_component_is_multiplied_by_its_own_matrices(geounits: int, transp
 def test_products_may_be_of_other_lengths() -> None:
     """Four numbers of a table to the six sums of the component."""
     rng = np.random.default_rng(1)
-    part, M, found = rng.standard_normal((3, 2, 2, 5)), rng.standard_normal((1, 6, 4)), np.empty((3, 3, 2, 5))
+    part, M, found = rng.standard_normal((3, 2, 2, 5)), rng.standard_normal((1, 6, 4)), np.zeros((3, 3, 2, 5))
     components()[0].multiply(M, part, found)
     assert found == pytest.approx((M @ part.reshape(3, 4, 5)).reshape(3, 3, 2, 5))
 
@@ -77,7 +77,7 @@ def test_tables_to_slots_and_back(name: str, recodes: dict[str, dict[str, list[i
         given.append((component, Composed(rows, columns, {0: whole}, 3)))
         component.multiply(M[entries], part, expected[component.place])
     access = TableAccess(seen, given)
-    assert access.to_slots(coordinates, np.array(entries)) == pytest.approx(expected)
+    assert access.to_slots(coordinates.copy(), np.array(entries)) == pytest.approx(expected)
     slots = rng.standard_normal(expected.shape)
     back = access.from_slots(slots, np.array(entries))
     assert back.shape == coordinates.shape
