@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,17 @@ def read_only(values: NDArray[Any]) -> NDArray[Any]:
     view = values.view()
     view.flags.writeable = False
     return view
+
+
+def not_read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers, (...), in an array of the type of those that may be written to, for loops that only read them.
+
+    So one loop is compiled for both, where each has its own memory.
+    """
+    if values.flags.writeable:
+        return values
+    said = dict(values.__array_interface__, data=(values.ctypes.data, False))
+    return np.asarray(SimpleNamespace(__array_interface__=said, owner=values))
 
 
 def inverse_order(order: Index | slice, size: int) -> Index:

@@ -92,7 +92,7 @@ class CompiledLoop(Generic[Loop]):
         numbers = sum(getattr(part, "size", 1) for part in parts)
         if not self._is_kept:
             return _PASSED[0] < PATIENCE and numbers <= self.most
-        _COUNTED[0] += A_CALL + numbers * (ALL_AT_ONCE // self.most)
+        _COUNTED[0] += A_CALL + numbers * max(1, ALL_AT_ONCE // self.most)
         return _COUNTED[0] <= FEW
 
     @cached_property

@@ -18,7 +18,7 @@ import pytest
 from scipy import sparse
 
 from blue_solvers import thread_limit
-from blue_solvers.components.lattice.sweeps import ADD, EXPAND, READ, SUM, WRITE, look_at_gaps
+from blue_solvers.components.lattice.sweeps import READ, SUM, WRITE, look_at_gaps
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.selected_inverse import starts_of_supernodes
 from blue_solvers.threads import WORTH_BYTES, Workers
@@ -133,17 +133,12 @@ def _steps_from_values(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, steps, np.concatenate([lists, groups]), rng.normal(size=(3 * after + 4, cells.shape[1]))
 
 
-def _shares_to_values(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Rows that go back from sums, to cells too: alike to all levels or by groups."""
-    cells, steps, lists, values = _steps_from_values(rng)
-    kept = np.isin(steps[:, 0], (EXPAND, ADD, SUM))
-    return cells, steps[kept], lists, values
-
-
 def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
-    """With rows before that read some cells or put them: one by one, alike for several levels, or for a group's."""
+    """With rows before that read some cells or put them: one by one, alike for several levels, or for a group's.
+
+    And with rows that go back from sums to values: alike to all levels or by groups.
+    """
     cells, steps, lists, values = _steps_from_values(rng)
-    steps = steps[steps[:, 0] != SUM]
     rows = [[1, 0, 2, 1, 1, -1], [0, 1, 1, 3, 1, -1], [0, 0, 1, 3, 1, len(lists) - 4]]
     steps = np.concatenate([np.insert(rows, 0, rng.choice([READ, WRITE], 3), axis=1), steps])
     return cells, steps, lists, rng.choice([1.0, 0.5], len(steps)), values
@@ -291,7 +286,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.moved_back.move_shares": (_shared_cells, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps_from_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
-    "blue_solvers.components.lattice.sweeps.share_out": (_shares_to_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.look_at_gaps": (_sums_of_axes, 1e-14),
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),

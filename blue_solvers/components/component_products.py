@@ -57,16 +57,17 @@ class Component:
         self.size, self.place = prod(count for _, count, own in pairs if not own), (slice(None), *self.slots)
         kept = [i for i, contrast in enumerate(contrasts, 1) if not contrast]
         # Axes of (G, ..., K) with those that are no contrasts first:
-        self._order = (0, *kept, *(i for i in range(1, len(contrasts) + 2) if i not in kept))
+        self._order, self._kept = (0, *kept, *(i for i in range(1, len(contrasts) + 2) if i not in kept)), len(kept) + 1
 
-    def to_front(self, array: NDArray[Number], count: int) -> NDArray[Number]:
-        """The axes that are no contrasts, of `count` numbers together, as one: (G, ..., K) to (G, count, -1)."""
-        return array.transpose(self._order).reshape(len(array), count, -1)
+    def to_front(self, array: NDArray[Number]) -> NDArray[Number]:
+        """The axes that are no contrasts as one, and all others: (G, ..., K) to (G, size, -1)."""
+        turned = array.transpose(self._order)
+        return turned.reshape(len(array), prod(turned.shape[1 : self._kept]), -1)
 
     def multiply(self, matrices: Float | Composed, source: Float, target: Float) -> None:
         """Add matrices (G or 1, r, q) times its part of some coordinates, (G, ..., K), to its part of others."""
         part = target.transpose(self._order)
-        part += (matrices @ self.to_front(source, matrices.shape[2])).reshape(part.shape)
+        part += (matrices @ self.to_front(source)).reshape(part.shape)
 
 
 class TableMap:
@@ -165,8 +166,7 @@ class TableAccess:
             component.multiply(matrices[chosen], coordinates[part.place], slots[component.place])
         if len(slots) and self._number_of.size:
             coordinates *= self._factors(chosen)
-            own = slots[self._place]
-            own += coordinates
+            slots[self._place] += coordinates
 
     def from_slots(self, slots: Float, entries: Index) -> Float:
         """The transpose: coordinates (G, ..., K) from slots, of geounits whose coefficients are `entries`, (G,)."""
@@ -309,11 +309,6 @@ class Composed:
 
     def __len__(self) -> int:
         return self.entries
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """How many matrices, of how many rows and columns."""
-        return self.entries, self.rows.length, self.columns.length
 
     def __getitem__(self, places: slice | Index) -> Composed:
         """Some entries, a slice or (k,)."""

@@ -17,34 +17,14 @@ from blue_solvers.components.grouping import Axes, SchemaAxes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, Lines, mix_lines
 from blue_solvers.components.lattice.plan import SweepPlan, information
 from blue_solvers.components.lattice.sets import places
-from blue_solvers.components.lattice.sweeps import SUM, go_down, go_up, scale_tables, share_out
+from blue_solvers.components.lattice.steps import StepList
+from blue_solvers.components.lattice.sweeps import SUM, go_down, go_up, scale_tables
 from constraint_builders import Schema
-from constraint_builders.arrays import Float, Integers, read_only
+from constraint_builders.arrays import Float, Integers, not_read_only
 from constraint_builders.description.table import Table
 
-NO_VALUES = read_only(np.zeros((0, 1)))
+NO_VALUES = np.zeros((0, 1))
 MATRIX_BYTES = 5e7  # of groups of leaves; 8e7, of 1,160 groups, take 1.2 s more than slots, which take these apart
-
-
-class Steps:
-    """Steps between the tables of one geounit, and what they are of several, whose tables lie together.
-
-    Parameters
-    ----------
-    steps : ndarray of int, (steps, 10)
-    lists : ndarray of int
-        As the sweeps take them.
-    """
-
-    def __init__(self, steps: Integers, lists: Integers) -> None:
-        self._steps, self.lists, self.factors = steps, lists, np.ones(len(steps))
-        self._known: dict[int, Integers] = {}
-
-    def of(self, count: int) -> Integers:
-        """Steps of so many geounits: these are what comes before the first of a table's axes."""
-        if count not in self._known:
-            self._known[count] = self._steps * np.array([1, *[count] * 3, *[1] * (self._steps.shape[1] - 4)])
-        return self._known[count]
 
 
 class Tables:
@@ -64,21 +44,16 @@ class Tables:
 
     def part(self, place: int, size: int) -> Float:
         """Where a table is that starts at a place, (G, size, K)."""
-        own = self.cells[place * self.count : (place + size) * self.count]
-        return own.reshape(self.count, size, self._columns)
+        return self.cells[place * self.count : (place + size) * self.count].reshape(self.count, size, self._columns)
 
-    def go_up(self, steps: Steps) -> None:
-        """Steps going up."""
-        go_up(self.cells, steps.of(self.count), steps.lists, steps.factors, NO_VALUES)
+    def go_up(self, own: StepList, lists: Integers, finest: Float = NO_VALUES) -> None:
+        """Steps of one geounit going up, to a finest table too, (G, cells, K) without gaps, that lies elsewhere."""
+        go_up(self.cells, own.of_several(self.count), lists, own.factors, finest.reshape(-1, self._columns))
 
-    def go_down(self, steps: Steps, finest: Float = NO_VALUES) -> None:
-        """Steps going down, of which some may be from a finest table, (G, cells, K), that lies elsewhere."""
-        values = read_only(np.ascontiguousarray(finest).reshape(-1, self._columns))
-        go_down(self.cells, steps.of(self.count), steps.lists, values)
-
-    def share_out(self, steps: Steps, finest: Float) -> None:
-        """The transpose of that: add to a finest table, (G, cells, K) without gaps."""
-        share_out(self.cells, steps.of(self.count), steps.lists, finest.reshape(-1, self._columns))
+    def go_down(self, own: StepList, lists: Integers, finest: Float = NO_VALUES) -> None:
+        """The same going down, from that table."""
+        values = not_read_only(np.ascontiguousarray(finest)).reshape(-1, self._columns)
+        go_down(self.cells, own.of_several(self.count), lists, values)
 
     def multiply(self, sizes: Integers, factors: Float) -> None:
         """Tables of so many cells, (tables,), those that come first, each by its factor, (tables,)."""
@@ -100,8 +75,7 @@ class TableSums:
         axes = axes_in_use(schema, [finest, *tables])
         self._whole, *self._own = [axes.of(table) for table in (finest, *tables)]
         self._plan = plan = _sums_of(axes, self._whole, tuple(self._own))
-        self._sums = Steps(_from_elsewhere(plan.sums, plan.places[self._whole]), plan.lists)
-        self._shares = Steps(plan.shares, plan.lists)
+        self._sums, self._shares = _from_elsewhere(plan.sums, plan.places[self._whole]), StepList.of(plan.shares)
         self._place = {own: (plan.places[own], plan.size_of(own)) for own in (self._whole, *self._own)}
         self._finest, self._shapes = finest.shape, [table.shape for table in tables]
 
@@ -109,7 +83,7 @@ class TableSums:
         """All tables, (G, *shape, K) each, from cells (G, ..., K) of the finest one."""
         cells = cells.reshape(len(cells), -1, cells.shape[-1])
         room = self._room(cells)
-        room.go_down(self._sums, cells)
+        room.go_down(self._sums, self._plan.lists, cells)
         tables = [cells if own == self._whole else self._part(room, own) for own in self._own]
         return [own.reshape(len(own), *shape, -1) for own, shape in zip(tables, self._shapes, strict=True)]
 
@@ -120,7 +94,7 @@ class TableSums:
         for own, table in zip(self._own, tables, strict=True):
             part = self._part(room, own)
             part += table.reshape(part.shape)
-        room.go_up(self._shares)
+        room.go_up(self._shares, self._plan.lists)
         return self._part(room, self._whole).reshape(len(tables[0]), *self._finest, -1)
 
     def _room(self, table: Float) -> Tables:
@@ -137,12 +111,31 @@ def _sums_of(axes: SchemaAxes, finest: Axes, tables: tuple[Axes, ...]) -> SweepP
     return SweepPlan(axes, [finest], tables)
 
 
-def _from_elsewhere(rows: Integers, place: int) -> Integers:
-    """Rows, (rows, 10), of which the finer table at a place is one of values."""
+@lru_cache(maxsize=4)
+def _with_all_groups(axes: SchemaAxes, seen: tuple[Axes, ...]) -> tuple[SweepPlan, dict[int, Axes]]:
+    """Sweeps between tables, where of all that keep the same variables whole one has all their groups, which this is.
+
+    These are by the set of variables.
+    """
+    told = list(seen)
+    while True:
+        plan, found = SweepPlan(axes, told, []), dict[int, set[int]]()
+        for mask, table in zip(plan.masks, plan.tables, strict=True):
+            groups = {axes.groups[axis] for axis in plan.groups(table)}
+            found.setdefault(mask, set(places(mask))).update(groups)
+        joins = {mask: tuple(sorted(own)) for mask, own in found.items()}
+        missing = [own for own in joins.values() if own not in plan.number]
+        if not missing:
+            return plan, joins
+        told += missing
+
+
+def _from_elsewhere(rows: Integers, place: int) -> StepList:
+    """Steps, (rows, 10), of which the finer table at a place is one of values."""
     is_finest = rows[:, 1] == place
     rows = rows.copy()
     rows[is_finest, :2] = SUM, 0
-    return rows
+    return StepList.of(rows)
 
 
 class SameCellsError(Exception):
@@ -170,21 +163,17 @@ class LeafPlan:
     def __init__(self, schema: Schema, tables: list[Table], precisions: Float) -> None:
         axes = axes_in_use(schema, tables)
         whole, *self._seen = [axes.of(table) for table in tables]
-        self._plan = plan = self._with_all_groups(axes)
+        plan, self._joins = self._plan, _ = _with_all_groups(axes, tuple(self._seen))
         if len(set(self._seen)) < len(self._seen) or whole in plan.number:
             raise SameCellsError
-        self._spread = SweepPlan(axes, [whole], plan.tables)  # its tables lie as those of `plan`, the finest behind
-        self._rows = self._spread.cells + max(plan.most_room, self._spread.most_room)
-        self._sums, self._shares = (
-            Steps(_from_elsewhere(own, plan.cells), self._spread.lists)
-            for own in (self._spread.sums, self._spread.shares)
-        )
-        self._up, self._down = (Steps(own.steps, plan.lists) for own in (plan.up, plan.down))
+        self._spread = spread = _sums_of(axes, whole, tuple(plan.tables))  # which lie as in `plan`, the finest behind
+        self._rows = spread.cells + max(plan.most_room, spread.most_room)
+        self._sums, self._shares = (_from_elsewhere(own, plan.cells) for own in (spread.sums, spread.shares))
         self._numbers = [plan.number[own] for own in self._seen]
         self._precisions = np.zeros(len(plan.tables))
         self._precisions[self._numbers] = precisions[1:]
         room = Tables(self._rows, 1, 1)
-        room.go_down(self._sums, np.ones((axes.size(whole), 1)))
+        room.go_down(self._sums, self._spread.lists, np.ones((axes.size(whole), 1)))
         share = 1 / room.cells[: plan.cells, 0]  # of a table's cell for each of the finest one's
         if axes.has_groups:
             self._weigh_groups(precisions, share)
@@ -192,23 +181,6 @@ class LeafPlan:
             told = information(plan, self._seen, precisions[1:])
             others = np.array([told[own][0] if own in told else 0.0 for own in plan.tables])
             self._scales = share[plan.offsets] / (others + precisions[0] * plan.sizes / axes.size(whole))
-
-    def _with_all_groups(self, axes: SchemaAxes) -> SweepPlan:
-        """Sweeps between the others, where of all tables that keep the same variables whole one has all their groups.
-
-        This is what `joins` has for every set of variables.
-        """
-        told = list(self._seen)
-        while True:
-            plan, found = SweepPlan(axes, told, []), dict[int, set[int]]()
-            for mask, table in zip(plan.masks, plan.tables, strict=True):
-                groups = {axes.groups[axis] for axis in plan.groups(table)}
-                found.setdefault(mask, set(places(mask))).update(groups)
-            self._joins = {mask: tuple(sorted(own)) for mask, own in found.items()}
-            missing = [own for own in self._joins.values() if own not in plan.number]
-            if not missing:
-                return plan
-            told += missing
 
     def _weigh_groups(self, precisions: Float, share: Float) -> None:
         """What multiplies what is known of tables, (tables,); and what mixes groups."""
@@ -249,24 +221,24 @@ class LeafPlan:
             What they are added to, without gaps.
         """
         room, parts = self._room(cells)
-        room.go_down(self._sums, cells)
+        room.go_down(self._sums, self._spread.lists, cells)
         for part, table in zip(parts, others, strict=True):
             np.subtract(table, part, out=part)
         room.multiply(self._plan.sizes, self._precisions)
-        room.go_up(self._up)
+        room.go_up(self._plan.up, self._plan.lists)
         self._weigh(room, False)
         total += cells
-        room.share_out(self._shares, total)
+        room.go_up(self._shares, self._spread.lists, total)
 
     def transpose(self, cells: Float) -> list[Float]:
         """The transpose of `estimate`: of the finest table, (G, cells, K), in place of cells without gaps; others."""
         room, parts = self._room(cells)
-        room.go_down(self._sums, cells)
+        room.go_down(self._sums, self._spread.lists, cells)
         self._weigh(room, True)
-        room.go_down(self._down)
+        room.go_down(self._plan.down, self._plan.lists)
         room.multiply(self._plan.sizes, -self._precisions)
         others = [-part for part in parts]
-        room.share_out(self._shares, cells)
+        room.go_up(self._shares, self._spread.lists, cells)
         return others
 
     def _room(self, cells: Float) -> tuple[Tables, list[Float]]:

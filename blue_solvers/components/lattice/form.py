@@ -26,7 +26,7 @@ from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, St
 from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, WRITE, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
-from constraint_builders.arrays import Flags, Float, Index, Integers, read_only
+from constraint_builders.arrays import Flags, Float, Index, Integers, not_read_only
 
 CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for each column
 PARTS = 4
@@ -180,7 +180,7 @@ class LatticeForm:
         """All tables, (rooms, K)."""
         cells = self._components(self._up, Y, workers, False)
         self._go_down(self._down, cells, workers)
-        go_down(cells, self._plan.sums, self._plan.lists, read_only(cells))
+        go_down(cells, self._plan.sums, self._plan.lists, cells)
         return cells
 
     def _components(self, up: list[Phase], values: Float, workers: Workers, transpose: bool) -> Float:
@@ -197,14 +197,13 @@ class LatticeForm:
 
         def work(part: StepList) -> None:
             cells[part.beside] = 0.0
-            go_up(cells, part.steps, self._plan.lists, part.factors, read_only(values))
+            go_up(cells, part.steps, self._plan.lists, part.factors, not_read_only(values))
 
         workers.in_phases(work, up)
 
     def _go_down(self, down: list[Phase], cells: Float, workers: Workers) -> None:
         """All tables, (S, K), from their components, in place."""
-        values = read_only(cells)
-        workers.in_phases(lambda part: go_down(cells, part.steps, self._plan.lists, values), down)
+        workers.in_phases(lambda part: go_down(cells, part.steps, self._plan.lists, cells), down)
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""

@@ -32,11 +32,18 @@ class StepList:
     steps: Integers
     factors: Float
     beside: slice = field(default_factory=lambda: slice(0))
+    _known: dict[int, Integers] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, steps: Integers, factors: Float | float = 1.0) -> StepList:
         """Rows, (rows, 10), and factors, () or (rows,), without what is cleared."""
         return cls(steps, np.ones(len(steps)) * factors)
+
+    def of_several(self, count: int) -> Integers:
+        """Steps between the tables of so many places, which lie together, before the first of a table's axes."""
+        if count not in self._known:
+            self._known[count] = self.steps * np.array([1, *[count] * 3, *[1] * (self.steps.shape[1] - 4)])
+        return self._known[count]
 
     @property
     def table(self) -> Integers:

@@ -9,7 +9,7 @@ axes apart take the same in parts: `REDUCE` along one axis after the other, `LAN
 table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
 comes to the coarser table is multiplied by. Going up alone, `READ` adds to the levels of a table what a table of values
 has, times the factor, and `WRITE` puts it there. The finer table of `SUM` is one of values: going down its sums are
-written to the coarser one. `share_out` takes sums back up, to values too.
+written to the coarser one, going up what that has is added to all that it sums.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -21,10 +21,11 @@ from __future__ import annotations
 import numpy as np
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import ALL_AT_ONCE, compiled
 
 MOVE, REDUCE, LAND, EXPAND, PUT, ADD, SUM, READ, WRITE = range(9)
 Count = np.uint64
+IN_SLICES = 3 * ALL_AT_ONCE  # numbers that are there: a call is for a part of large tables
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
 
@@ -43,7 +44,7 @@ def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Floa
     factors : ndarray, (rows,)
         Of what is read, and of what comes to coarser tables.
     values : ndarray, (n, K)
-        What is read; always read-only, so that kernels are compiled once.
+        What is read, and added to by `SUM`; of the type of `cells`, so that loops are compiled once.
     """
     for row, factor in zip(steps.tolist(), factors.tolist(), strict=True):
         operate(cells, row, lists, factor, values, True)
@@ -100,29 +101,16 @@ def sums(table: Float, own: Integers, count: int) -> Float:
     return found
 
 
-@compiled(reference=go_up_in_numpy, inline=False)
+@compiled(reference=go_up_in_numpy, inline=False, most=IN_SLICES)
 def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
     """See `go_up_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     _go(cells, steps, lists, factors, values, True)
 
 
-@compiled(reference=go_down_in_numpy, inline=False)
+@compiled(reference=go_down_in_numpy, inline=False, most=IN_SLICES)
 def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
     """See `go_down_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
     _go(cells, steps, lists, np.ones(1), values, False)
-
-
-def share_out_in_numpy(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
-    """The transpose of `go_down_in_numpy` of sums: `EXPAND` and `ADD` in cells, (S, K), and `SUM` to values, (n, K)."""
-    go_up_in_numpy(cells, steps, lists, np.ones(len(steps)), values)
-
-
-@compiled(reference=share_out_in_numpy, inline=False)
-def share_out(cells: Float, steps: Integers, lists: Integers, values: Float) -> None:
-    """See `share_out_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
-    flat, others, width = cells.ravel(), values.ravel(), np.uint64(cells.shape[1])
-    for row in range(steps.shape[0]):
-        _expand(others if steps[row, 0] == SUM else flat, flat, steps[row], width, lists, 1.0, True)
 
 
 def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
@@ -159,7 +147,7 @@ def scale_tables_in_numpy(cells: Float, sizes: Integers, factors: Float) -> None
     cells[: sizes.sum()] *= np.repeat(factors, sizes)[:, None]
 
 
-@compiled(reference=scale_tables_in_numpy)
+@compiled(reference=scale_tables_in_numpy, most=IN_SLICES)
 def scale_tables(cells: Float, sizes: Integers, factors: Float) -> None:
     """See `scale_tables_in_numpy`: cells are (S, K), sizes and factors (tables,)."""
     flat, start = cells.ravel(), np.uint64(0)
@@ -180,8 +168,10 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _land(flat, step, width, factor, up)
         elif kind == REDUCE:
             _reduce(flat, flat, step, width, lists, up)
+        elif kind == SUM and upwards:
+            _expand(read, flat, step, width, lists, 1.0, up)
         elif kind == SUM:
-            _reduce(read, flat, step, width, lists, up and kind != SUM)
+            _reduce(read, flat, step, width, lists, up)
         elif kind >= READ:
             _expand(flat, read, step, width, lists, factor, up)
         elif kind >= EXPAND:

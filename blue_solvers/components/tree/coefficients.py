@@ -144,7 +144,9 @@ class PieceSolver:
     def _lots_among(self, number: int, classes: Index) -> Iterator[tuple[Index, Index]]:
         """Classes, of (classes,) of a level, that have the same numbers, and these."""
         empty = self._plan.empty_kinds(number, self._plan.class_rank[classes])[:, self._kinds]
-        patterns, which = np.unique(empty, axis=0, return_inverse=True)
+        patterns, which = empty[:1], np.zeros_like(classes)
+        if self._plan.has_zeros:
+            patterns, which = np.unique(empty, axis=0, return_inverse=True)
         for i, flags in enumerate(patterns):
             yield classes[which.ravel() == i], np.flatnonzero(~flags)
 

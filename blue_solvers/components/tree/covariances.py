@@ -269,5 +269,4 @@ def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> F
         matrix = levels[part.slots[place], :, 0]
         matrix = matrix if part.contrasts[place] else sums.T @ matrix
         slots = np.moveaxis(np.tensordot(matrix, slots, axes=(1, place + 1)), 0, place + 1)
-    count = slots.shape[-1]
-    return component.to_front(slots, component.size).reshape(len(slots), component.size, -1, count)
+    return component.to_front(slots).reshape(len(slots), component.size, -1, slots.shape[-1])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -132,7 +133,8 @@ def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]
     if unseen.any():
         inverse, information, covariance = determined @ inverse, information @ determined, determined @ covariance
     inverse = _made_consistent(inverse[..., :rows], F[..., :rows, :], determined)
-    parts = np.split(inverse, np.cumsum([own.shape[-2] for own in weighed])[:-1], axis=-1)
+    stops = np.cumsum([0, *(own.shape[-2] for own in weighed)]).tolist()
+    parts = [inverse[..., first:stop] for first, stop in pairwise(stops)]
     gains = [_times(own, source.noisy) for own, source in zip(parts, sources, strict=True)]
     if along_exact:
         rest = identity - sum(gain @ source.design for gain, source in zip(gains, sources, strict=True))
@@ -162,6 +164,12 @@ def part(left: Message, right: Message) -> tuple[Float, Float, Float]:
 
     And a square root of the covariance that either has when the sum is known.
     """
+    if left.root.shape[-1] == 1:
+        is_open = left.unknown + right.unknown > 0
+        one, other = (np.where(is_open, own.unknown, own.root**2) for own in (left, right))
+        total = one + other + (one + other == 0)
+        root = np.where(is_open, left.root + right.root, left.root * right.root / np.sqrt(total))
+        return one / total, other / total, root
     # Of left: 0, and d less right.
     known, (by_left, by_right) = combine([LinearMeasurement.of_message(left), LinearMeasurement.of_message(right)])
     shared = known.unknown / 2  # what neither knows of by itself
@@ -237,8 +245,6 @@ def complement(*projectors: Float) -> Float:
 def inverse_on(projector: Float, matrix: Float) -> Float:
     """Inverse of symmetric matrices, (..., m, m), restricted to the ranges of orthogonal projectors."""
     m = matrix.shape[-1]
-    if m == 1:
-        return np.divide(projector, matrix, out=np.zeros_like(matrix), where=projector > 0.5)
     rest = np.eye(m) - projector
     restricted = projector @ matrix @ projector
     size = trace(restricted)[..., None, None] / m
@@ -314,8 +320,8 @@ class SumOfChildren:
         gain[:, self._totals], root[:, self._totals] = np.eye(m), above
         for (*places, total), (*shares, own) in reversed([*zip(self._rounds, self._partings, strict=True)]):
             for place, share in zip(places, shares, strict=True):
-                gain[:, place] = share @ gain[:, total]
-                root[:, place] = compress(own, share @ root[:, total])
+                gain[:, place] = _times(share, gain[:, total])
+                root[:, place] = compress(own, _times(share, root[:, total]))
         several = np.flatnonzero(self._counts > 1)
         if several.size:  # who share evenly
             counts, children = self._counts[several][:, None, None], self._children[:, several]

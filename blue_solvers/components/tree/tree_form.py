@@ -15,9 +15,10 @@ in blocks of geounits that stay in cache.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from math import prod
 
@@ -160,8 +161,8 @@ class TreeForm:
             self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
             self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
             self._rows[number, EVERY] = np.arange(level.members.size)
-        self._known_blocks: dict[tuple[int, ...], list[SomeMembers]] = {}
-        self._known_siblings: dict[tuple[int, ...], list[Siblings]] = {}
+        self._blocks = cache(lambda *key: list(self._find_blocks(*key)))
+        self._siblings = cache(lambda *key: list(self._find_siblings(*key)))
 
     @cached_property
     def _products(self) -> dict[str, TableAccess]:
@@ -175,8 +176,7 @@ class TreeForm:
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
         X = np.empty((self._problem.desired.size, Y.shape[1]))
-        for _ in self._passes(Y, X):
-            pass
+        deque(self._passes(Y, X), 0)
         return X
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
@@ -193,8 +193,7 @@ class TreeForm:
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K): the transpose of `apply`."""
         W = np.zeros((self._problem.observed.size, V.shape[1]))
-        for _ in self._passes(V, W, transpose=True):
-            pass
+        deque(self._passes(V, W, transpose=True), 0)
         return W
 
     def _passes(
@@ -231,12 +230,10 @@ class TreeForm:
 
         def collect(some: SomeMembers) -> None:
             block = source.read(tables, some.place, K)
-            children, inner = run.sums[some.numbers], block[some.inner]
-            if run.transpose:
-                inner += children
-            else:
-                self._products["children"].add_to_slots(children, some.numbers, inner)
-            block[some.inner] = inner
+            children = run.sums[some.numbers]
+            if not run.transpose:
+                children = self._products["children"].to_slots(children, some.numbers)
+            block[some.inner] += children
             held[some.place] = block
 
         def add(own: Siblings, totals: Float) -> None:
@@ -302,11 +299,6 @@ class TreeForm:
         learnt = run.sums[self.plan.pair_parent[some.pairs]]
         return learnt if run.transpose else self._products["gain"].to_slots(learnt, some.pairs)
 
-    def _blocks(self, *key: int) -> list[SomeMembers]:
-        if key not in self._known_blocks:
-            self._known_blocks[key] = list(self._find_blocks(*key))
-        return self._known_blocks[key]
-
     def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[SomeMembers]:
         """Members of a level, so many at a time that they stay in cache."""
         level, every = self.plan.levels[number], self._rows[number, kind]
@@ -321,11 +313,6 @@ class TreeForm:
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
 
-    def _siblings(self, *key: int) -> list[Siblings]:
-        if key not in self._known_siblings:
-            self._known_siblings[key] = list(self._find_siblings(*key))
-        return self._known_siblings[key]
-
     def _find_siblings(self, number: int, kind: int, K: int) -> Iterator[Siblings]:
         """Members of a level by their parents, so many of these at a time; none of the root."""
         level, rows = self.plan.levels[number], self._rows[number, kind]
@@ -335,11 +322,10 @@ class TreeForm:
         adding = sparse.csr_array((np.ones(rows.size), (pair_of, rows)), shape=(pairs.size, level.members.size))
         parents, starts = np.unique(self.plan.pair_parent[pairs], return_index=True)
         ends = np.append(starts, pairs.size)
+        families = sparse.csr_array((np.ones(pairs.size), np.arange(pairs.size), ends), (parents.size, pairs.size))
         for some in chunks(parents.size, self._count(K)):
-            first, stop = ends[[some.start, some.stop]]
-            columns, places = np.arange(stop - first), ends[some.start : some.stop + 1] - first
-            families = sparse.csr_array((np.ones(columns.size), columns, places))
-            yield Siblings(as_slice(parents[some]), pairs[first:stop], families, adding[first:stop])
+            own = slice(ends[some.start], ends[some.stop])
+            yield Siblings(as_slice(parents[some]), pairs[own], families[some, own], adding[own])
 
     def variances(self, nothing: float = 0.0) -> Float:
         """Variance of every desired cell, (m,); what is below `nothing` is 0."""

@@ -154,7 +154,7 @@ class TreePlan:
         """
         some = as_slice(rows)
         columns = [column[some] for column in (*level.weights, *level.exact)]
-        columns += list(self._zeros.empty_kinds(level.members[rows]).T)
+        columns += list(self._zeros.empty_kinds(level.members[rows]).T) if self.has_zeros else []
         columns = [column for column in columns if column.size and (column != column[0]).any()]
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
