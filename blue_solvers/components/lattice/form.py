@@ -165,8 +165,7 @@ class LatticeForm:
         """P Y, (m, K), and the largest disagreement between a table and the sums of a finer one."""
         with Workers(8.0 * self._plan.moved * Y.shape[1]) as workers:
             cells = self._estimate(Y, workers)
-            worst = self._plan.disagreement(cells)
-            return self._given_out(cells, workers), worst
+            return self._given_out(cells, workers), self._plan.disagreement(cells)
 
     def _given_out(self, cells: Float, workers: Workers) -> Float:
         """The desired tables of all, (m, K)."""
@@ -214,7 +213,8 @@ class LatticeForm:
                 self._go_down(downs[0][0], cells, workers)
                 scale_tables(cells, self._observed.sizes, self._told.factors)
                 return cells[:size]
-            found = np.zeros((size, V.shape[1]))
+            is_whole = len(self._told.table) == self._observed.sizes.size  # then all of it is written
+            found = (np.empty if is_whole else np.zeros)((size, V.shape[1]))
             for down, writes in downs:
                 self._go_down(down, cells, workers)
                 self._go_up([writes], found, cells, workers)
