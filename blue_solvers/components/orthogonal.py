@@ -180,7 +180,7 @@ def squares_of_sums(W: Float | sparse.csr_array, root: Float) -> Float:
     count = max(1, PRODUCTS_AT_ONCE // max(1, W.shape[0] * q))
     for first in range(0, N, count):
         some = slice(first, first + count)
-        sums = W @ root[some].transpose(1, 0, 2).reshape(m, -1)
-        squares[:, some] = (sums**2).reshape(W.shape[0], -1, q).sum(axis=2)
+        sums = W @ root[some].transpose(1, 0, 2).reshape(m, len(root[some]) * q)
+        squares[:, some] = (sums**2).reshape(W.shape[0], len(root[some]), q).sum(axis=2)
     least = ROUNDING * (abs(W) @ abs(root).max(axis=2, initial=0.0).T)
     return np.where(squares > least**2, squares, 0.0).T

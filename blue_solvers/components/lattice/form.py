@@ -68,7 +68,7 @@ class LatticeForm:
             information(plan, [tables[i] for i in np.flatnonzero(own).tolist()], precisions[own])
             for own in (is_exact, ~is_exact)
         )
-        self._is_known = np.array([table in exact for table in plan.tables])
+        self._is_known = np.array([bool(exact) and table in exact for table in plan.tables])
         self._lay_scale(noisy | exact, exact, most_bytes - CELL_BYTES * plan.cells)
         reads = plan.reads(tables, problem.observed.offsets[told])
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))

@@ -97,8 +97,8 @@ class SweepPlan:
         self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
         self._provides = cache(lambda table: reduce(or_, [axes.provides[axis] for axis in table], 0))
         self._keeps = cache(lambda table: sum([1 << axis for axis in table]))
-        generators = dict(zip(observed, map(self.mask_of, observed), strict=True))
-        others = [table for table in dict.fromkeys(desired) if table not in generators]
+        generators, wanted = dict(zip(observed, map(self.mask_of, observed), strict=True)), dict.fromkeys(desired)
+        others = [table for table in wanted if table not in generators]
         finest_first = sorted(generators, key=self.size_of, reverse=True) if others else []
         for table in others:
             if all(self._keeps(table) & ~self._provides(other) for other in finest_first):
@@ -113,11 +113,11 @@ class SweepPlan:
         else:
             self._lay_members(generators, most_cells)
             self._sizes |= zip(self.tables, self.sizes.tolist(), strict=True)
-        self.margins = self._sources([table for table in dict.fromkeys(desired) if table not in self.number])
+        self.margins = self._sources([table for table in others if table not in self.number])
         self._source = dict(self.number)  # of every table, or of the one that a margin is a sum of
         for own, source in self.margins.items():
             self._source[own] = self._source[source]
-        laid = list(dict.fromkeys([*desired, *self.tables]))
+        laid = list(wanted | dict.fromkeys(self.tables))
         starts = list(accumulate(map(self.size_of, laid), initial=0))
         self.cells = starts.pop()
         self.places = dict(zip(laid, starts, strict=True))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.linalg import null_space, sqrtm
 
-from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit, kronecker
+from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit, kronecker, squares_of_sums
 from blue_solvers.components.tree.messages import (
     LinearMeasurement,
     Message,
@@ -292,3 +293,11 @@ def test_merges_add_up_every_owners_terms(counts: list[int]) -> None:
     assert np.array_equal(values[totals], np.bincount(owners, 2.0 ** np.arange(owners.size)))
     assert size == 2 * owners.size - len(counts)
     assert len(rounds) == int(np.ceil(np.log2(max(counts))))
+
+
+@every("size", [(0, 0), (2, 0), (0, 2)])
+def test_where_nothing_is_left_squares_are_0(size: tuple[int, int]) -> None:
+    """Of numbers that are empty in a geounit."""
+    root = np.zeros((3, *size))
+    assert (squares_of_sums(np.ones((1, size[0])), root) == np.zeros((3, 1))).all()
+    assert (squares_of_sums(sparse.csr_array(np.ones((1, size[0]))), root) == np.zeros((3, 1))).all()
