@@ -23,6 +23,7 @@ from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.selected_inverse import starts_of_supernodes
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import compiled
+from constraint_builders.arrays import not_read_only, read_only
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
 from noise_mechanisms.integer_subspace.moves import basic_moves
@@ -420,6 +421,18 @@ def test_where_nothing_can_be_written_nothing_is_kept(monkeypatch: pytest.Monkey
     loop = undeclared().compiled()
     assert loop(np.ones(2)).tolist() == [SCALE, SCALE]
     assert loop.stats.cache_path is None
+
+
+@needs_numba
+def test_read_only_numbers_are_read_by_the_loop_of_others_where_they_lie() -> None:
+    values = np.arange(6.0).reshape(3, 2)
+    assert not_read_only(values) is values
+    own = not_read_only(read_only(values))
+    assert own.__array_interface__ == values.__array_interface__
+    loop = undeclared().compiled()
+    for given in (values.copy().ravel(), own.copy().ravel(), own.ravel()):
+        loop(given)
+    assert len(loop.dispatcher.signatures) == 1
 
 
 @needs_numba
