@@ -51,7 +51,7 @@ class Tables:
         go_up(self.cells, own.of_several(self.count), lists, own.factors, finest.reshape(-1, self._columns))
 
     def go_down(self, own: StepList, lists: Integers, finest: Float = NO_VALUES) -> None:
-        """The same going down, from that table."""
+        """The same going down, from that table, (G, cells, K)."""
         values = not_read_only(np.ascontiguousarray(finest)).reshape(-1, self._columns)
         go_down(self.cells, own.of_several(self.count), lists, values)
 
