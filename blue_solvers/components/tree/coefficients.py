@@ -191,6 +191,9 @@ class PieceSolver:
         pieces = np.arange(len(self._jobs))
         for chosen, lot, rows in self._by_lot(classes):
             places = np.searchsorted(support, lot.support)
+            if places.size == support.size:
+                found[:, chosen] = lot.message[:, rows]
+                continue
             found[np.ix_(pieces, chosen, places, places)] = lot.message[:, rows]
             others = np.setdiff1d(np.arange(support.size), places)
             found.exact[:, chosen[:, None], others, others] = 1.0

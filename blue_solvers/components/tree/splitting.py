@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 
 import numpy as np
@@ -150,9 +150,15 @@ def split(tables: Mapping[str, Axes], kinds: Index) -> Division:
     is_whole = size <= WORTH or (size <= PUT_TOGETHER and sum(own.size**3 for own in pieces) > SAVING * size**3)
     if is_whole:
         rows = {name: kronecker(axes) for name, axes in tables.items()}
-        frames = {name: sparse.eye_array(len(W), format="csc") for name, W in rows.items()}
-        pieces = [Piece(rows, kinds, sparse.eye_array(size, format="csc"), frames)]
+        frames = {name: _identity(len(W)) for name, W in rows.items()}
+        pieces = [Piece(rows, kinds, _identity(size), frames)]
     return Division(tables, size, pieces, is_whole)
+
+
+@lru_cache(maxsize=64)
+def _identity(size: int) -> sparse.csc_array:
+    """Not to be written to, (size, size)."""
+    return sparse.eye_array(size, format="csc")
 
 
 def _pieces(tables: Mapping[str, Axes], kinds: Index) -> list[Piece]:
