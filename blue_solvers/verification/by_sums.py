@@ -49,7 +49,6 @@ class ProblemToProve:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._places: dict[tuple[tuple[int, ...], bytes], PlacedTables] = {}
-        self._known: dict[int, KnownExactly] = {}
         self._holding: dict[tuple[int, ...], bool] = {}
 
     @cached_property
@@ -71,18 +70,6 @@ class ProblemToProve:
         if key not in self._holding:
             self._holding[key] = holds_all(self.problem, made) is not None
         return self._holding[key]
-
-    def known_exactly(self, places: PlacedTables) -> KnownExactly:
-        """What is known exactly, in places of its own.
-
-        Raises
-        ------
-        NotCertifiedError
-            If leaves have too many cells.
-        """
-        if id(places) not in self._known:
-            self._known[id(places)] = KnownExactly(self.problem, self.noise, places)
-        return self._known[id(places)]
 
     @cached_property
     def _in_equalities(self) -> Index:
@@ -145,30 +132,27 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
     exact = [(placed.level, placed.table) for level in places.levels for placed in level.exact]
     follows = places.nest and are_nested(schema, exact)
     knows = has_equalities or (not follows and (problem.exact.any() or problem.has_zeros))
-    if not knows and not is_correlated:
-        proof = MovedResiduals(places, Figures(tables))
-        sums = proof.finish()
-        with proof.cells.not_claimed():
-            return sums.bound(places.tables, schema, sums.all_left()), sums.violation
-    noise, off, rho, remains, pulled, slack = posed.noise, 0.0, None, None, None, None
-    known = posed.known_exactly(places) if knows else None
+    size, off, rho, remains, pulled, slack, known = 0, 0.0, None, None, None, None, places.known
     if is_correlated:
-        (rho, off), remains = noise.weighted(y - x), np.zeros(y.size)
-    if known is not None and known.rows.shape[0]:
-        pulled, more, slack = known.pulled(noise.weighted(y - x)[0] if rho is None else rho, problem.unmeasured)
-        off += more
-    size = 0 if known is None else x.size + sum(own.size for own in claimed.values())
+        (rho, off), remains = posed.noise.weighted(y - x), np.zeros(y.size)
+    if knows:
+        known = known or KnownExactly(problem, posed.noise, places)
+        size = x.size + sum(own.size for own in claimed.values())
+        if known.rows.shape[0]:
+            weighted = posed.noise.weighted(y - x)[0] if rho is None else rho
+            pulled, more, slack = known.pulled(weighted, problem.unmeasured)
+            off += more
     proof = MovedResiduals(places, Figures(tables, rho=rho, left=remains, pulled=pulled, slack=slack), size)
     sums = proof.finish()
     left = sums.all_left() + off
     if remains is not None:
-        left = noise.size(remains, ROUNDING * abs(remains)) + sums.moved() * (1 + float(np.sqrt(y.size))) + off
+        left = posed.noise.size(remains, ROUNDING * abs(remains)) + sums.moved() * (1 + float(np.sqrt(y.size))) + off
     if known is None:
         with proof.cells.not_claimed():
             return sums.bound(places.tables, schema, left), sums.violation
     scale = max(float(np.nanmax(abs(own), initial=0.0)) for own in (x, y, *claimed.values()))
     with proof.cells.not_claimed():
-        apart = _disagreement(noise, known, known.values(y), proof, scale, ~np.isnan(x))
+        apart = _disagreement(posed.noise, known, known.values(y), proof, scale, ~np.isnan(x))
     return left + float(np.sqrt(sums.found[5]) + np.sqrt(sums.apart)) + apart, sums.violation
 
 
@@ -185,7 +169,7 @@ def _disagreement(
     wrong = abs(missed) > EXACT_TO * scale * weights  # each row in its own units
     silent = wrong & (known.rows[:, ~said].count_nonzero(axis=1) > 0)
     if silent.any():
-        number = int(silent.argmax()) - known.rows.shape[0] + known.equalities
+        number = int(silent.argmax()) - known.rows.shape[0] + known.equal_to.size
         raise NotCertifiedError(f"equality {number} speaks of cells of which nothing is claimed")
     off = max(float(abs(missed).max(initial=0.0, where=wrong)), float(proof.totals.found[1]))
     if wrong.any() or off > EXACT_TO * scale * max(1.0, float(weights.max(initial=0.0))):

@@ -194,8 +194,8 @@ class FreeCells:
             if sums.kind == GAUGE:
                 found.margins.setdefault(sums.level, []).append((sums.pair, share))
                 continue
-            if sums.kind == EQUALITY and self._places.known is not None:
-                rows = self._places.known[0]
+            if sums.kind == EQUALITY:
+                rows = self._places.known.equal
                 adds = 16 + len(share)
                 found.pulled = np.stack([rows.T @ dense, adds * ROUNDING * (abs(rows).T @ abs(dense))])
                 continue

@@ -227,10 +227,10 @@ class KnownExactly:
     sums : LeafSums
     rows : csr_array, (k, n)
         Over the observed cells, equalities last.
-    equalities : int
-        How many these are.
     shares : csr_array, (k, N)
         The same over the leaves' cells.
+    equal, equal_to : csr_array, (equalities, N), and ndarray, (equalities,)
+        Of these those of equalities, and what they are.
     free : ndarray of bool, (N,)
         Cells of leaves that are neither structural zeros nor say themselves what they are.
 
@@ -257,17 +257,15 @@ class KnownExactly:
                 self.free[cut] &= np.broadcast_to(placed.variance[some.rows] > 0, shape).ravel()
         self._cells = np.flatnonzero(problem.exact & ~told)
         entries = np.ones(self._cells.size), self._cells, np.arange(self._cells.size + 1)
-        equalities, self._equal_to = problem.equality_rows
-        self.equalities = self._equal_to.size
+        equalities, self.equal_to = problem.equality_rows
         own = sparse.csr_array(entries, shape=(self._cells.size, size))
         self.rows = sparse.csr_array(sparse.vstack([own, equalities], format="csr"))
         self.shares = self.sums.shares_of_all(self.rows)
-        if self.equalities:
-            places.known = sparse.csr_array(self.shares[self._cells.size :]), self._equal_to
+        self.equal, places.known = sparse.csr_array(self.shares[self._cells.size :]), self
 
     def values(self, y: Float) -> Float:
         """What is known, (k,), of measurements, (n,)."""
-        return np.concatenate([y[self._cells], self._equal_to])
+        return np.concatenate([y[self._cells], self.equal_to])
 
     def pulled(self, rho: Float, unmeasured: Flags) -> tuple[Cells, float, Float | None]:
         """What is taken of weighted residuals, (2, n), how far off, in standard errors, and in leaves' cells, (N,).

@@ -67,10 +67,10 @@ class LeafCells:
 
     def _rest(self, sums: SumsOfCells) -> Float:
         """What is claimed of sums less what leaves' cells make of them, (places, cells)."""
-        if sums.kind == EQUALITY and self.places.known is not None:
-            rows, equal_to = self.places.known
-            leaves = [self.of(number)[0].sum(axis=0).ravel() for number in range(len(self.places.leaves))]
-            return (equal_to - rows @ np.concatenate(leaves))[:, None]
+        if sums.kind == EQUALITY:
+            known, numbers = self.places.known, range(len(self.places.leaves))
+            cells = np.concatenate([self.of(number)[0].sum(axis=0).ravel() for number in numbers])
+            return (known.equal_to - known.equal @ cells)[:, None]
         if sums.placed is None:
             cells = self.of(sums.level)[0].sum(axis=0)
             found = np.zeros((len(cells), sums.width))

@@ -322,15 +322,15 @@ class Leaves:
 class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
 
-    Of equalities `known` has their weights of all leaves' cells, (k, N), and what they equal. Proofs keep in `costs` by
-    level what it costs to leave residuals to those below, and in `kept` what is unmeasured.
+    Proofs keep in `known` what is known exactly, of a problem, in `costs` by level what it costs to leave residuals to
+    those below, and in `kept` what is unmeasured.
     """
 
     schema: Schema
     levels: list[Level]
     leaves: list[Leaves]
     nest: bool
-    known: tuple[sparse.csr_array, Float] | None = None
+    known: Any = None
     costs: dict[tuple[int, ...], dict[int, tuple[Float, Float]]] = field(default_factory=dict)
     kept: dict[bool, Any] = field(default_factory=dict)
 

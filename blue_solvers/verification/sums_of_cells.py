@@ -119,7 +119,7 @@ class Sought:
                     place = row[inside] * margin.size + of_column[column[inside]]
                     found.append((sums.first + place, cell[inside], np.full(inside.size, float(sign))))
         if self.places.known is not None:
-            cuts, rows = self.places.cuts, self.places.known[0]
+            cuts, rows = self.places.cuts, self.places.known.equal
             among = [cuts[i][0].start + np.ravel_multi_index(at, cuts[i][1]) for i, at in self.cells.items()]
             held = rows[:, np.concatenate(among)].tocoo()
             if held.nnz:
@@ -166,10 +166,10 @@ class Sought:
                 for columns, into, _ in in_common(self.places.leaves[sums.level], sums.pair):
                     np.add.at(beside.T, into, own[:, columns].T)
                 found[cut] = beside[place, cell]
-            elif self.places.known is not None:
+            else:
                 of_cells = zip(of_leaves.values(), self.places.cuts, strict=True)
                 own = np.concatenate([np.broadcast_to(variance, shape).ravel() for variance, (_, shape) in of_cells])
-                found[cut] = (self.places.known[0].power(2) @ own)[place]
+                found[cut] = (self.places.known.equal.power(2) @ own)[place]
         return found
 
 
