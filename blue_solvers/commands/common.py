@@ -13,7 +13,7 @@ from constraint_builders.printable import counted, printable
 if TYPE_CHECKING:  # wrong arguments are said before any of it is loaded
     import polars
 
-    from blue_solvers import Certificate, Estimate
+    from blue_solvers import Estimate
     from constraint_builders import Problem
     from constraint_builders.tied_together import TiedTogether
 
@@ -107,13 +107,7 @@ def report(est: Estimate, out: str, tied: TiedTogether) -> None:
     if info.reason:
         say(f"because    {info.reason}")
     if est.proof is not None:
-        say(f"{'proved' if est.proof.is_proved else 'not proved':<11}{_in_words(est.proof)}")
+        from blue_solvers.commands.fit_line import proof_line
+
+        say(f"proof      {proof_line(est.proof)}")
     say(f"written    {out}")
-
-
-def _in_words(proof: Certificate) -> str:
-    if proof.bound is None:
-        return proof.reason
-    if not proof.is_proved:
-        return f"bound {proof.bound:.1g} standard errors"
-    return f"no figure is further than {proof.bound:.0e} standard errors from the best linear unbiased estimate"

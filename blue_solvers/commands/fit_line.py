@@ -57,8 +57,6 @@ def fit_report(est: Estimate) -> FitReport:
 
 def proof_line(certificate: Certificate) -> str:
     """What is proved of an estimate."""
-    if certificate.bound is None:
-        return f"not certified: {certificate.reason}"
     if not certificate.is_proved:
         return str(certificate)
     far = f"{certificate.bound:.0e}"

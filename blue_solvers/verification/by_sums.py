@@ -72,11 +72,6 @@ class ProblemToProve:
         return self._holding[key]
 
     @cached_property
-    def _in_equalities(self) -> Index:
-        """Observed cells that equalities speak of, (k,)."""
-        return np.unique(self.problem.equality_rows[0].indices)
-
-    @cached_property
     def twins(self) -> list[slice | None]:
         """Of every desired table where it is observed; None where it is not."""
         return observed_twins(self.problem)
@@ -98,7 +93,7 @@ class ProblemToProve:
             If no tables of the leaves hold all others.
         """
         said = ~np.isnan(x) if self.problem.has_unmeasured else np.ones(x.size, dtype=bool)
-        said[self._in_equalities] = True
+        said[self.problem.equality_rows[0].indices] = True
         said = np.logical_or.reduceat(said, self.problem.observed.offsets[:-1])
         key = tuple(claim.index for claim in made), said.tobytes()
         if key not in self._places:

@@ -195,15 +195,15 @@ def _bounded(posed: ProblemToProve, y: Float, x: Float, made: list[Claim]) -> Bo
     problem = posed.problem
     few = problem.observed.size + sum(claim.figures.size for claim in made) <= MOST_LISTED
     both = few and problem.equalities is None
-    proofs = [_bounded_by_sums] * problem.is_tabular + [_bounded_by_list]
+    by_list = [False] * problem.is_tabular + [True]
     if few and not both:  # sums allow figures for what equalities are off by, a list follows it
-        proofs.reverse()
+        by_list.reverse()
     found, refusals = list[Bounds](), list[NotCertifiedError]()
-    for proof in proofs:
-        if proof is _bounded_by_list and not _may_be_listed(problem, made, few):
+    for lists in by_list:
+        if lists and not _may_be_listed(problem, made, few):
             continue
         try:
-            found.append(proof(posed, y, x, made))
+            found.append(certify_listed(problem, y, x, made) if lists else _bounded_by_sums(posed, y, x, made))
         except FinalError:
             raise
         except NotCertifiedError as refusal:
@@ -219,11 +219,6 @@ def _may_be_listed(problem: Problem, made: list[Claim], few: bool) -> bool:
     """Whether a list may say what sums do not, and is small enough."""
     needed = few or not problem.is_tabular or problem.has_equalities or holds_all(problem, made) is None
     return needed and can_be_listed(problem, made)
-
-
-def _bounded_by_list(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:
-    """Of y and x, (n,), by a list of counts."""
-    return certify_listed(posed.problem, y, x, made)
 
 
 def _bounded_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Claim]) -> Bounds:

@@ -112,17 +112,12 @@ class FreeCells:
         holds = sparse.csr_array((weights, (places_of, columns)), shape=(self._rows.size, self.size))
         self._chosen = ChosenSums(holds, besides, ranks, at_root, told)
         self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
-        for sums in self._sums:
-            if sums.kind == ROOT:
-                self._weigh_root(sums.first, rows, columns, weights)
-
-    def _weigh_root(self, first: int, rows: Index, columns: Index, weights: Float) -> None:
-        """Which cells of the root, numbered from the first sum, are left to the tree above, from entries, (k,)."""
-        inside = np.flatnonzero((rows >= first) & (rows < first + self.root_costs.size))
-        cell, column = rows[inside] - first, columns[inside]
-        np.add.at(self.root_costs, cell, abs(weights[inside]) * self.cost[column])
-        lost = (self.to_root[column] > 0) | ~np.isfinite(self.cost[column])
-        self.left_to_root = np.unique(cell[lost])
+        for sums in filter(lambda sums: sums.kind == ROOT, self._sums):
+            inside = np.flatnonzero((rows >= sums.first) & (rows < sums.last))
+            cell, column = rows[inside] - sums.first, columns[inside]
+            np.add.at(self.root_costs, cell, abs(weights[inside]) * self.cost[column])
+            lost = (self.to_root[column] > 0) | ~np.isfinite(self.cost[column])
+            self.left_to_root = np.unique(cell[lost])
 
     @classmethod
     def of(cls, places: PlacedTables, of_part: bool = False) -> FreeCells:
@@ -134,11 +129,6 @@ class FreeCells:
             places.kept[of_part] = cls(places, {number: own for number, own in lacking if own[0].size}, of_part)
         found: FreeCells = places.kept[of_part]
         return found
-
-    @property
-    def depend(self) -> bool:
-        """Whether sums say the same of some as of others together, so that nothing else may be said of these."""
-        return self.size > 0 and self._chosen.depends
 
     def without_claims(self, claimed: Callable[[LevelTable], Float]) -> FreeCells | None:
         """Those of which nothing is claimed, tables being given by theirs, (G, cells); None without any."""
@@ -157,7 +147,7 @@ class FreeCells:
         if not found:
             return None
         are_all = sum(row.size for row, _ in found.values()) == self.size
-        if are_all and np.isfinite(self.cost).all() and not self.depend and not self.to_root.any():
+        if are_all and np.isfinite(self.cost).all() and not self._chosen.depends and not self.to_root.any():
             return self  # measured sums of these places tell all of them
         return FreeCells(self._places, found, claimed=claimed)
 

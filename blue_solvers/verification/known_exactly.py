@@ -276,10 +276,9 @@ class KnownExactly:
         (taken, off), slack = taken_by(self.rows, self._multipliers(rho)), None
         if off.any(where=unmeasured):
             slack = self.sums.shares_of(np.where(unmeasured, off, 0.0), power=1)
-            for (cut, shape), some in zip(self.sums.cuts, self._places.leaves, strict=True):
-                if some.margins is not None:  # its tables average what they have in common
-                    most = slack[cut].reshape(shape).max(axis=1, initial=0.0)
-                    slack[cut] = np.repeat(8 * len(some.margins.columns) * most, shape[1])
+            for (cut, shape), some in zip(self.sums.cuts, self._places.leaves, strict=True):  # tables share it
+                most = slack[cut].reshape(shape).max(axis=1, initial=0.0)
+                slack[cut] = np.repeat(8 * len(self._places.levels[some.level].tables) * most, shape[1])
         return taken, self._noise.size(off), slack
 
     def _multipliers(self, rho: Float) -> Float:

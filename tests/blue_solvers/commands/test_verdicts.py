@@ -9,7 +9,7 @@ import pytest
 
 from blue_solvers import estimate
 from blue_solvers.cli import main
-from blue_solvers.commands.common import _in_words as in_words
+from blue_solvers.commands.fit_line import proof_line
 from blue_solvers.verification import Certificate
 from constraint_builders import Problem
 from constraint_builders.files import read_long_table, write_noisy_measurements
@@ -179,6 +179,7 @@ def test_one_line_tells_what_was_understood(tmp_path: Path, capsys: pytest.Captu
 
 def test_what_is_proved_is_said_in_words() -> None:
     """Whether it is the best estimate, how far at most, or why nothing is known."""
-    assert in_words(Certificate(None, "its noise is singular")) == "its noise is singular"
-    assert in_words(Certificate(0.5, "residuals")) == "bound 0.5 standard errors"
-    assert in_words(Certificate(1e-12, "residuals", 0.0)).startswith("no figure is further than 1e-12 standard errors")
+    assert proof_line(Certificate(None, "its noise is singular")) == "not certified: its noise is singular"
+    assert proof_line(Certificate(0.5, "residuals")) == "not proved (bound 0.5)"
+    far = "proved: no figure is further than 1e-12 standard errors from the best linear unbiased estimate"
+    assert proof_line(Certificate(1e-12, "residuals", 0.0)) == far
