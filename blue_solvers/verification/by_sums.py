@@ -16,7 +16,7 @@ from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.part_residuals import PartResiduals
 from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables, added, taken_by
-from blue_solvers.verification.problem_places import Claim, holds_all, observed_twins, problem_places, tree_places
+from blue_solvers.verification.problem_places import Claim, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
     EXTENDED,
@@ -49,7 +49,6 @@ class ProblemToProve:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._places: dict[tuple[tuple[int, ...], bytes], PlacedTables] = {}
-        self._holding: dict[tuple[int, ...], bool] = {}
 
     @cached_property
     def noise(self) -> WeighedNoise:
@@ -63,13 +62,6 @@ class ProblemToProve:
             return Separated(self.problem, self.noise)
         except NotCertifiedError:
             return None
-
-    def holds_all(self, made: Sequence[Claim]) -> bool:
-        """Whether tables of every geolevel hold all others, and claims of these tables."""
-        key = tuple(claim.index for claim in made)
-        if key not in self._holding:
-            self._holding[key] = holds_all(self.problem, made) is not None
-        return self._holding[key]
 
     @cached_property
     def twins(self) -> list[slice | None]:

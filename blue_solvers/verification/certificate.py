@@ -24,7 +24,8 @@ from blue_solvers.verification.weighed_noise import (
 )
 from blue_solvers.verification.wide import certify_wide
 from constraint_builders import Areas, Problem, Schema
-from constraint_builders.arrays import Float, Index, as_slice
+from constraint_builders.arrays import Float, Index, as_slice, inverse_order
+from constraint_builders.problem import ProblemOverSpine
 from constraint_builders.relations.marginals import Margin, refines
 from constraint_builders.schema_order import in_schema_order
 from constraint_builders.vectors import all_usable, refuse_large_values
@@ -127,12 +128,9 @@ class Certifier:
         self._given, self._order = problem, in_schema_order(problem)
         problem = self._order.problem
         tree = problem.tree if problem.areas is None or problem.observed.size > MOST_LISTED else None
-        self._tree = tree if tree is not None and holds_all(tree.problem, []) else None  # nothing is said of the rest
-        if self._tree:
-            self._tree_observed, self._tree_desired = as_slice(self._tree.observed), as_slice(self._tree.desired)
-        areas = None if self._tree else _over_areas(problem)
-        self._nodes = None if areas is None else areas[1]
-        self._posed = ProblemToProve(self._tree.problem if self._tree else areas[0] if areas else problem)
+        other = tree if tree is not None and holds_all(tree.problem, []) else _over_areas(problem)
+        self._places = None if other is None else (as_slice(other.observed), as_slice(other.desired))
+        self._posed = ProblemToProve(problem if other is None else other.problem)
 
     def closest(
         self, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None, enough: float = SMALL
@@ -154,12 +152,11 @@ class Certifier:
         y, x = _cells(self._given, y, "y"), _cells(self._given, x, "x")
         wanted = None if desired is None else _wanted(self._given, desired)[self._order.desired]
         problem, y, x = self._posed.problem, y[self._order.observed], x[self._order.observed]
-        if self._tree is not None:
-            wanted = None if wanted is None else _laid_out(wanted, self._tree_desired, problem.desired.size)
-            x = _laid_out(x, self._tree_observed, problem.observed.size)
-            y = _laid_out(y, self._tree_observed, problem.observed.size, 0.0)  # the others were not measured
-        elif self._nodes is not None:
-            y, x = y[self._nodes], x[self._nodes]
+        if self._places is not None:
+            at, wanted_at = self._places
+            wanted = None if wanted is None else _laid_out(wanted, wanted_at, problem.desired.size)
+            x = _laid_out(x, at, problem.observed.size)
+            y = _laid_out(y, at, problem.observed.size, 0.0)  # the others were not measured
         try:
             made = [] if wanted is None else claims(problem, x, wanted, self._posed.twins)
             bound, violation = _bounded(self._posed, y, x, made)
@@ -173,8 +170,8 @@ def _size(certificate: Certificate) -> float:
     return np.inf if certificate.bound is None else certificate.bound
 
 
-def _over_areas(problem: Problem) -> tuple[Problem, Index] | None:
-    """Sums of leaves as areas of them, with the node of every cell; None where not every leaf was measured itself."""
+def _over_areas(problem: Problem) -> ProblemOverSpine | None:
+    """Sums of leaves as areas of them, where every leaf was measured itself; otherwise None."""
     if problem.summing is None or problem.noise.covariance is not None or problem.has_equalities:
         return None
     S = problem.summing.matrix
@@ -187,7 +184,8 @@ def _over_areas(problem: Problem) -> tuple[Problem, Index] | None:
         return None
     observed = {"Sums": {"total": problem.variances[sums]}, "Leaf": {"total": problem.variances[alone]}}
     areas = Areas(leaves.size, {"Sums": S[sums]})
-    return Problem(Schema({"node": 1}), observed, areas=areas), np.concatenate([sums, alone])
+    places = inverse_order(np.concatenate([sums, alone]), S.shape[0])
+    return ProblemOverSpine(Problem(Schema({"node": 1}), observed, areas=areas), places, places)
 
 
 def _bounded(posed: ProblemToProve, y: Float, x: Float, made: list[Claim]) -> Bounds:
@@ -227,7 +225,7 @@ def _bounded_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[C
     Contrasts are not told what groups of levels know well: what they leave open is asked of cells too.
     """
     problem = posed.problem
-    by_cells = problem.has_only_tables and posed.is_for_cells and posed.holds_all(made)
+    by_cells = problem.has_only_tables and posed.is_for_cells and holds_all(problem, made) is not None
     if not problem.has_only_tables or by_cells or posed.contrasts is None:
         return certify_by_sums(posed, y, x, made)
     found = certify_wide(problem, posed.noise, posed.contrasts, y, x, made)

@@ -36,7 +36,6 @@ NEAR = 2e-13  # standard errors, times the root of the figures: what may be left
 ENOUGH = NEAR / 2  # when tables of leaves take no more of it
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 MOST_KEPT = 2**21  # cells of leaves of which it is kept what residuals say of them: of more it is worked out anew
-FEW = 500  # cells of leaves in a spine of which residuals are looked at before anything is moved back
 ROUNDS = 4  # of moving back, while that halves what is left
 
 
@@ -69,7 +68,6 @@ class MovedResiduals:
         self._handed = list[Handed]()
         self._kept: dict[int, Cells] = {}
         self._leaves_cells = sum(own.rows.size * places.levels[own.level].width for own in places.leaves)
-        self._is_seldom_little = places.nest and len(places.levels) > 1 and self._leaves_cells > FEW
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
@@ -185,7 +183,7 @@ class MovedResiduals:
         self.totals.has_empty |= some.empty.size > 0
         are_cells = some.margins is None and not self.cells.is_filled(number)
         said = self._look_at(level, some.rows, sums, are_cells, some.empty)
-        if self._leaves_cells <= MOST_KEPT and (sums is None or self._is_seldom_little):
+        if self._leaves_cells <= MOST_KEPT and sums is None:
             self._kept[number] = said.copy()
         return said
 
@@ -279,8 +277,8 @@ class MovedResiduals:
         """
         measured = self.places.measured
         levels = [number for number in range(first, len(measured)) if measured[number]]
-        square = np.inf if levels and self._is_seldom_little else self._left(careful=False)
         exact = [number for number in levels if not all(own.variance.all() for own in measured[number])]
+        square = np.inf if exact and self.figures.pulled is None else self._left(careful=False)
         least, kept = square, self._state()
         for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
             if self._is_little(square):
