@@ -142,9 +142,9 @@ class Certifier:
         x, lost = self._given.observed.flat(x, "x"), self._given.unmeasured
         unsaid = np.where(lost, np.nan, x) if self._given.has_unmeasured else x
         found = self.certify(y, unsaid, desired)  # solvers may leave what was not measured as it is
-        if _size(found) <= enough or np.isnan(x[lost]).all():
+        if (found.bound is not None and found.bound <= enough) or np.isnan(x[lost]).all():
             return found
-        return min(found, self.certify(y, x, desired), key=_size)
+        return min(found, self.certify(y, x, desired), key=lambda own: np.inf if own.bound is None else own.bound)
 
     @np.errstate(over="ignore")  # a bound that is beyond float64 is none, and says so
     def certify(self, y: ArrayLike, x: ArrayLike, desired: ArrayLike | None = None) -> Certificate:
@@ -163,11 +163,6 @@ class Certifier:
         except NotCertifiedError as refusal:
             return Certificate(None, str(refusal), None, _agreement_of_nested(problem, x))
         return judged(bound, violation)
-
-
-def _size(certificate: Certificate) -> float:
-    """Of its bound; infinite without one."""
-    return np.inf if certificate.bound is None else certificate.bound
 
 
 def _over_areas(problem: Problem) -> ProblemOverSpine | None:

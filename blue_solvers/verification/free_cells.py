@@ -136,12 +136,8 @@ class FreeCells:
         for number, (row, column) in self.cells.items():
             some = self._places.leaves[number]
             level, told = self._places.levels[some.level], some.told
-            if told is not None:
-                lacks = np.isnan(told.total[row, column])
-            else:
-                lacks = np.isnan(
-                    side_by_side([claimed(own)[some.here] for own in level.own], level.columns)[row, column]
-                )
+            given = [claimed(own)[some.here] for own in level.own] if told is None else [told.total.astype(float)]
+            lacks = np.isnan(side_by_side(given, level.columns)[row, column])
             if lacks.any():
                 found[number] = row[lacks], column[lacks]
         if not found:
@@ -185,9 +181,8 @@ class FreeCells:
                 found.margins.setdefault(sums.level, []).append((sums.pair, share))
                 continue
             if sums.kind == EQUALITY:
-                rows = self._places.known.equal
-                adds = 16 + len(share)
-                found.pulled = np.stack([rows.T @ dense, adds * ROUNDING * (abs(rows).T @ abs(dense))])
+                rows, rounding = self._places.known.equal, (16 + len(share)) * ROUNDING
+                found.pulled = np.stack([rows.T @ dense, rounding * (abs(rows).T @ abs(dense))])
                 continue
             level = self._places.levels[sums.level]
             vector = vectors.setdefault(sums.level, level.vector(level.rows))

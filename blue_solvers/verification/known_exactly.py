@@ -283,14 +283,10 @@ class KnownExactly:
 
     def _multipliers(self, rho: Float) -> Float:
         """Of what is known exactly, (k,)."""
-        shares, root = self.sums.shares_of(rho), self._root
-
-        def size(rest: Float) -> float:
-            """Of what is left, (N,), in standard errors."""
-            return float(np.linalg.norm(root * rest))
-
-        step, start = self._pulls.multipliers, np.zeros(self.rows.shape[0])
-        return refined(start, step, lambda found: shares - self.shares.T @ found, size)[0]
+        shares, step, start = self.sums.shares_of(rho), self._pulls.multipliers, np.zeros(self.rows.shape[0])
+        return refined(
+            start, step, lambda found: shares - self.shares.T @ found, lambda rest: np.linalg.norm(self._root * rest)
+        )[0]
 
     @cached_property
     def _root(self) -> Float:

@@ -73,7 +73,8 @@ class Sought:
 
     def sums(self) -> tuple[list[SumsOfCells], Index, Index, Float]:
         """All sums, and of every cell in one the numbers of the sum and the cell, and its weight, (entries,) each."""
-        found, blocks, levels = list[Entries](), dict[tuple[str, int, int], SumsOfCells](), self.places.levels
+        found: list[Entries] = [(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0))]
+        blocks, levels = dict[tuple[str, int, int], SumsOfCells](), self.places.levels
 
         def sums_of(own: int, kind: str, level: int, places: int, width: int, **more: Any) -> SumsOfCells:
             """Sums of a kind and level, of so many places and cells each."""
@@ -125,8 +126,6 @@ class Sought:
             if held.nnz:
                 sums = sums_of(0, EQUALITY, 0, rows.shape[0], 1)
                 found.append((sums.first + held.coords[0], held.coords[1], held.data))
-        if not found:
-            found.append((np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0)))
         rows, cells, weights = (np.concatenate(own) for own in zip(*found, strict=True))
         used = weights != 0
         return list(blocks.values()), rows[used], cells[used], weights[used]
