@@ -12,8 +12,9 @@ from scipy import sparse
 def diagonal_matrix(values: NDArray[Any]) -> sparse.csr_array:
     """Values, (n,), on the diagonal of (n, n), without entries for those that are 0."""
     kept = np.flatnonzero(values)
-    starts = np.concatenate([[0], np.cumsum(values != 0)])
-    return sparse.csr_array((values[kept], kept, starts), shape=(values.size, values.size))
+    kind = np.int32 if values.size <= np.iinfo(np.int32).max else np.int64
+    places = kept.astype(kind), np.concatenate([[0], np.cumsum(values != 0)]).astype(kind)
+    return sparse.csr_array((values[kept], *places), shape=(values.size, values.size))
 
 
 def scaled(

@@ -3,7 +3,8 @@
 The cells are split into free ones and ones that sit on a bound. The free ones take the step to their least squares
 subject to the rows known exactly, by orthogonal factors of the weighted rows, the heaviest first; normal equations
 would square their condition. A step stops at the first bound that it meets. At the least squares, the cell on a bound
-whose gradient pulls hardest inwards is freed; where there is none the cells are optimal.
+whose gradient pulls hardest inwards is freed; where there is none the cells are optimal. Where cells were freed in
+vain, all on bounds are looked at together.
 
 References
 ----------
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution
 from constraint_builders.arrays import Flags, Float
@@ -89,22 +91,37 @@ def _descend(q: DenseProgram, u: Float, free: Flags) -> tuple[Float, Float, int]
         steps += 1
         step = _step(q, u, free)
         length, blocking = _first_bound(q, u, step, free)
-        u = np.clip(u + length * step, q.low, q.high)
-        if length > 0 and abs(step).max(initial=0.0) > 0:
+        u, moves = np.clip(u + length * step, q.low, q.high), _moves(u, length * step)
+        if moves:
             banned[:] = False
         if blocking.any():
             u[blocking] = np.where(step[blocking] < 0, q.low[blocking], q.high[blocking])
             free &= ~blocking
-            banned |= blocking if length == 0 else False
+            banned |= blocking & (not moves)
             continue
         prices, reduced, doubt = _prices(q, u, free)
         inward = np.where(u <= q.low, -reduced, np.where(u >= q.high, reduced, 0.0))
         inward[free | fixed | (inward <= SIGN * doubt)] = 0
         inward[banned] = 0
         if not inward.any():
+            if banned.any():
+                prices, step = _together(q, u)
+                length, _ = _first_bound(q, u, step, ~fixed)
+                if _moves(u, length * step):
+                    u = np.clip(u + length * step, q.low, q.high)
+                    free, banned[:] = (q.low < u) & (u < q.high), False
+                    continue
             break
         free[int(np.argmax(inward / np.maximum(doubt, np.finfo(float).tiny)))] = True
+    else:
+        prices, _ = _together(q, u)
     return u, prices, steps
+
+
+def _moves(u: Float, step: Float) -> bool:
+    """Whether a step is more than rounding of cells, (cells,) each."""
+    size = float(abs(step).max(initial=0.0))
+    return size > SIGN * max(size, float(abs(u).max(initial=0.0)))
 
 
 def _step(q: DenseProgram, u: Float, free: Flags) -> Float:
@@ -147,6 +164,20 @@ def _first_bound(q: DenseProgram, u: Float, step: Float, free: Flags) -> tuple[f
     length = min(1.0, float(room.min(initial=np.inf)))
     blocking = (room <= length) & (room < 1.0)
     return max(length, 0.0), blocking
+
+
+def _together(q: DenseProgram, u: Float) -> tuple[Float, Float]:
+    """Multipliers of C, (held,), that leave gradients of the right signs on bounds; a step, (cells,), down the rest.
+
+    Where bounds follow from others multipliers are not unique, and cells are freed in vain one by one.
+    """
+    gradient, own = q.A.T @ (q.A @ u - q.b), np.eye(u.size)
+    columns = np.hstack([q.C.T, -own[:, u <= q.low], own[:, u >= q.high]])
+    least = np.where(np.arange(columns.shape[1]) < q.e.size, -np.inf, 0.0)
+    found = scipy.optimize.lsq_linear(columns, -gradient, (least, np.inf), method="bvls", tol=SIGN)
+    left = gradient + columns @ found.x
+    curvature = float(np.sum((q.A @ left) ** 2))
+    return found.x[: q.e.size], -left * (left @ left / curvature if curvature > 0 else 0.0)
 
 
 def _prices(q: DenseProgram, u: Float, free: Flags) -> tuple[Float, Float, Float]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -267,6 +267,26 @@ def test_the_active_set_method_alone_finds_the_optimum(seed: int) -> None:
     found = certify(p, polish(p, feasible_cells(p)))
     assert found.gap <= PROVED * (1 + found.objective)
     assert reference.objective(found.cells) - float(optimum) <= 1e-9 * (1 + float(optimum))
+
+
+@given(seed=st.integers(0, 10**6))
+@example(seed=461)  # of which cells that were freed one by one, in vain, ended elsewhere
+@example(seed=568)
+@examples(60)
+def test_bounds_that_meet_in_one_point_do_not_stop_the_active_set_method(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells = int(rng.integers(2, 7))
+    rows, point = rng.integers(-1, 2, (int(rng.integers(1, 3 * cells)), cells)), rng.integers(-3, 4, cells)
+    target, free, none = point + 3 * rng.normal(size=cells), np.full(cells, np.inf), np.zeros(0)
+    p = QuadraticProgram(csc(np.zeros((0, cells))), target, np.ones(cells), -free, free, none, none)
+    sums, is_least = rows @ point, rng.random(len(rows)) < 0.5
+    low = np.where(is_least, sums, sums - rng.integers(0, 3, len(rows)))
+    high = np.where(is_least, sums + rng.integers(0, 3, len(rows)), sums)
+    weights = np.where(rng.random(len(rows)) < 0.5, 0.0, 1.0)
+    wanted = sums + rng.normal(size=len(rows))
+    p = tightened(with_bounds_on(p, csr_array(rows.astype(float)), Ranges(low, high), wanted, weights))
+    found = certify(p, polish(p, feasible_cells(p)))
+    assert found.gap <= PROVED * (1 + found.objective)
 
 
 def test_rows_with_bounds_are_kept_by_the_active_set_method() -> None:
