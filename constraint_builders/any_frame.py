@@ -127,8 +127,7 @@ def read_tables(
     from constraint_builders.files.labelled_arrays import is_dataset, problem_from_dataset
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
-    if schema:
-        require_schema(schema, "tables are read with")
+    require_schema(schema, "tables are read with", or_none=True)
     if is_dataset(frame):
         told = (columns, names_to, cells, suppressed, exact, total, style, sums, plus_minus, sheet, skip_rows)
         if any(told) or areas is not None:

@@ -49,9 +49,9 @@ from constraint_builders.vectors import refuse_unreadable
 MOST_UNEVEN = 1e8  # ratio of the weights in an equality: the root of what doubles tell apart
 
 
-def require_schema(schema: Any, what: str) -> None:
+def require_schema(schema: Any, what: str, or_none: bool = False) -> None:
     """`TypeError` for what is no schema; `what` begins the message."""
-    if not isinstance(schema, Schema):
+    if not isinstance(schema, Schema | None if or_none else Schema):
         example, within = "such as Schema({'sex': ['female', 'male']})", getattr(schema, "schema", None)
         hint = ", give its .schema" if isinstance(within, Schema) else ""
         raise TypeError(f"{what} a Schema, {example}: got {type(schema).__name__}{hint}")

@@ -34,6 +34,7 @@ FRAME = {"sex": ["f", "m"], "value": [1.0, 2.0], "variance": [1.0, 1.0]}
     (lambda: Problem(SCHEMA, {"sex": 1.0}, zeros=["sex"]), r"by table, as in {'sex': \[True, False\]}: got list"),
     (lambda: Problem(SCHEMA, {"sex": 1.0}, equalities=[[1, 1]]), r"a matrix .* and what its rows come to, as in"),
     (lambda: read_tables(FRAME, {"sex": 2}), r"read with a Schema, such as Schema\({'sex': .*: got dict"),
+    (lambda: read_tables(FRAME, np.ones(2)), "read with a Schema, .*: got ndarray"),
     (lambda: read_tables(FRAME, SchemaFile(SCHEMA)), r"read with a Schema, .*: got SchemaFile, give its .schema"),
     (lambda: blue(np.ones(3)), r"takes a Problem, .*: got ndarray; .*Problem\(schema, .*from_matrix"),
     (lambda: check_solver("sea_blue"), r"configured solver, such as SeaBlue\(\).*: got 'sea_blue'"),
