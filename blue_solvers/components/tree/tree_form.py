@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import pairwise
 from math import prod
 
@@ -161,8 +161,8 @@ class TreeForm:
             self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
             self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
             self._rows[number, EVERY] = np.arange(level.members.size)
-        self._blocks = cache(lambda *key: list(self._find_blocks(*key)))
-        self._siblings = cache(lambda *key: list(self._find_siblings(*key)))
+        self._known_blocks: dict[tuple[int, ...], list[SomeMembers]] = {}
+        self._known_siblings: dict[tuple[int, ...], list[Siblings]] = {}
 
     @cached_property
     def _products(self) -> dict[str, TableAccess]:
@@ -299,6 +299,11 @@ class TreeForm:
         learnt = run.sums[self.plan.pair_parent[some.pairs]]
         return learnt if run.transpose else self._products["gain"].to_slots(learnt, some.pairs)
 
+    def _blocks(self, *key: int) -> list[SomeMembers]:
+        if key not in self._known_blocks:
+            self._known_blocks[key] = list(self._find_blocks(*key))
+        return self._known_blocks[key]
+
     def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[SomeMembers]:
         """Members of a level, so many at a time that they stay in cache."""
         level, every = self.plan.levels[number], self._rows[number, kind]
@@ -312,6 +317,11 @@ class TreeForm:
 
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
+
+    def _siblings(self, *key: int) -> list[Siblings]:
+        if key not in self._known_siblings:
+            self._known_siblings[key] = list(self._find_siblings(*key))
+        return self._known_siblings[key]
 
     def _find_siblings(self, number: int, kind: int, K: int) -> Iterator[Siblings]:
         """Members of a level by their parents, so many of these at a time; none of the root."""

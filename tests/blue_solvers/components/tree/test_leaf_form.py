@@ -1,5 +1,7 @@
 """Leaves in cells: equal to dense least squares, compiled and in numpy, and the transpose of the adjoint."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -181,3 +183,14 @@ def test_the_violation_is_of_all_cells_whatever_is_desired() -> None:
     np.full((200, *SCHEMA.shape), 1e9)  # and given back
     assert P.estimate(y).info.violation <= 1e-11
     np.testing.assert_allclose(P.estimate(y).values, P @ y, rtol=0, atol=1e-11)
+
+
+def test_what_is_prepared_goes_with_what_holds_it() -> None:
+    P = in_blocks(Problem(SCHEMA, {"Block": {"detailed": 1.0}, "State": {"total": 1.0}}, spine=SPINE))
+    form = weakref.ref(P._prepared._method)
+    gc.disable()
+    try:
+        del P
+        assert form() is None
+    finally:
+        gc.enable()
