@@ -279,7 +279,7 @@ class KnownExactly:
             for (cut, shape), some in zip(self.sums.cuts, self._places.leaves, strict=True):  # tables share it
                 most = slack[cut].reshape(shape).max(axis=1, initial=0.0)
                 slack[cut] = np.repeat(8 * len(self._places.levels[some.level].tables) * most, shape[1])
-        return taken, self._noise.size(off), slack
+        return taken, self._noise.size(np.zeros(off.size), off), slack
 
     def _multipliers(self, rho: Float) -> Float:
         """Of what is known exactly, (k,)."""

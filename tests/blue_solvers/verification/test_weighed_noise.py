@@ -5,8 +5,11 @@ import pytest
 from scipy import sparse
 
 from blue_solvers.verification import weighed_noise
+from blue_solvers.verification.by_sums import ProblemToProve
+from blue_solvers.verification.known_exactly import KnownExactly
+from blue_solvers.verification.placed_tables import taken_by
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
-from constraint_builders import Problem
+from constraint_builders import Problem, Schema
 
 
 def chains(sizes: list[int]) -> np.ndarray:
@@ -35,3 +38,13 @@ def test_roots_of_the_inverse_covariance(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(weighed_noise, "MOST_TIED", 4)
     with pytest.raises(NotCertifiedError, match="noise ties 5 of its cells together"):
         noise.inverse_root(np.arange(13))
+
+
+def test_roundings_of_either_sign_are_bounded_in_noise_of_opposite_signs() -> None:
+    Sigma, rho = np.array([[1.0, -0.999], [-0.999, 1.0]]), np.array([3.0, 1.0])
+    problem = Problem(Schema({"a": 2}), {"a": 1.0}, covariance=Sigma, equalities=([[1.0, -1.0]], [0.0]))
+    posed = ProblemToProve(problem)
+    known = KnownExactly(problem, posed.noise, posed.places((), np.zeros(2)))
+    _, far, _ = known.pulled(rho, problem.unmeasured)
+    apart = taken_by(known.rows, known._multipliers(rho))[1] * [1, -1]
+    assert far >= np.sqrt(apart @ Sigma @ apart) > 0
