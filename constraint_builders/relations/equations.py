@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 Equations = tuple[sparse.csr_array, Float]
+FOLLOWS = 1e-11  # of the terms of a row that follows from others: what rounding may leave of it
 MOST_KEPT = 5_000_000  # entries of equations that are not worked out again
 
 
@@ -99,7 +100,7 @@ class Relations(ABC):
                     f"row {elimination.nearly_dependent[0]} of the equations A x = b is nearly a combination of "
                     "others, and rounding would decide what it says: leave it out, or make it one exactly"
                 )
-            _require_solvable(elimination)
+            _require_solvable(extended, elimination)
             extended = sparse.csr_array(extended[np.sort(elimination.pivot_rows)])
         return _parted(extended)
 
@@ -165,7 +166,7 @@ class Relations(ABC):
         """The equations that hold between exactly known cells alone: (A, b), A of shape (rows, n)."""
         remaining = self._of_exact_cells()
         elimination = eliminate(remaining, np.arange(self._measured.observed.size))
-        _require_solvable(elimination)
+        _require_solvable(remaining, elimination)
         return _parted(remaining[np.sort(elimination.pivot_rows)])
 
     def _of_exact_cells(self) -> sparse.csr_array:
@@ -174,9 +175,14 @@ class Relations(ABC):
         return eliminate(self._between_measured("all"), np.flatnonzero(~m.exact & ~m.unmeasured)).remaining
 
 
-def _require_solvable(elimination: Elimination) -> None:
-    """Of all cells from ``[A, -b]``: nothing may be left of b."""
-    if elimination.remaining.nnz:
+def _require_solvable(extended: sparse.csr_array, elimination: Elimination) -> None:
+    """Of ``[A, -b]``, (rows, n + 1), from which all cells were eliminated: one solution must meet all rows."""
+    if not elimination.remaining.nnz:
+        return
+    solution = np.zeros(extended.shape[1])
+    solution[elimination.solved_columns] = -elimination.solved[:, [-1]].toarray().ravel()
+    solution[-1] = 1.0
+    if (abs(extended @ solution) > FOLLOWS * (abs(extended) @ abs(solution))).any():
         raise UnsolvableError("the equations A x = b contradict one another: no x satisfies all of them")
 
 
