@@ -129,6 +129,8 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
         left = _without(before, chosen, pivots)
         shares = _largest(left[:, waiting]) / np.where(original[row_ids] > 0, original[row_ids], 1.0)
         near.append(row_ids[(shares > ROUNDING) & (shares < NEARLY)])
+        rounded, is_waiting = np.repeat(shares <= ROUNDING, np.diff(left.indptr)), np.isin(left.indices, waiting)
+        left.data[rounded & is_waiting] = 0  # beside what was left before this round it may look like an equation
         work, solved = _dropped(left, before), _dropped(_without(solved, chosen, pivots), solved)
         solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
         eliminated[chosen] = True
@@ -162,7 +164,10 @@ def _nearly_dependent(
     """
     A = scaled(A, row_scale, column_scale)
     from_used = sparse.csr_array(A[used].T, dtype=np.longdouble)
-    solve = linalg.splu(sparse.csc_array(A[used][:, solved].T)).solve
+    try:
+        solve = linalg.splu(sparse.csc_array(A[used][:, solved].T)).solve
+    except RuntimeError:  # some of those used follow from others themselves
+        return rows
     nearly = np.isin(rows, used)
     for number in np.flatnonzero(~nearly):
         given = A[rows[[number]]].toarray()[0]

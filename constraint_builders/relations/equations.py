@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNOBSERVED_VARIANCE = 1e200  # marks cells to be worked out: any measurement is preferred to them
 Equations = tuple[sparse.csr_array, Float]
-FOLLOWS = 1e-11  # of the terms of a row that follows from others: what rounding may leave of it
+FOLLOWS = 1e-12  # of the terms of a row that follows from others: what rounding may leave of it
 MOST_KEPT = 5_000_000  # entries of equations that are not worked out again
 
 
