@@ -38,21 +38,7 @@ def invented_steps(rng: np.random.Generator) -> tuple[Any, ...]:
 def step_in_numpy(
     chains: Chains, moves: MoveLists, misfit: Misfit, choices: Integers, sizes: Integers, costs: Float
 ) -> None:
-    """Propose moves to every chain, one after another; accept where the misfit grows by at most the cost.
-
-    Parameters
-    ----------
-    chains : Chains
-        Changed in place.
-    moves : MoveLists
-    misfit : Misfit
-    choices, sizes : ndarray of int64, (chains, turns)
-        The move, and how many steps of it. A choice below 0 is a number -1 - k: somebody comes, where the size is
-        positive, to cell k modulo d, or goes from occupied cell k modulo their number; that is accepted as much more
-        often as it is proposed less often than the way back. The first d moves must be those of single cells.
-    costs : ndarray, (chains, turns)
-        Exponential variables.
-    """
+    """As `metropolis_steps`, whose arguments these are, one proposal after another: (chains, turns)."""
     states, residuals, totals, accepted, concentrations = chains
     cell_starts, cells, steps, row_starts, rows, changes, growths = moves
     weights, squared = misfit.weights, misfit.squared
