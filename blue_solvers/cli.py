@@ -17,9 +17,7 @@ from typing import NoReturn
 
 from blue_solvers.about import __version__
 from blue_solvers.commands.listed import COMMANDS, FORMER
-from blue_solvers.commands.progress import CLOCK
-from blue_solvers.commands.screen import SCREEN
-from blue_solvers.commands.strict import DoubtfulError
+from blue_solvers.commands.screen import CLOCK, SCREEN, DoubtfulError
 from blue_solvers.errors import ConvergenceError
 from blue_solvers.signals import Unwinding
 from constraint_builders.compiled import load_for_many

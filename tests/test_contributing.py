@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 import blue_solvers
 from blue_solvers import SOLVERS, Dense, Prepared, Solver, SolverName, blue, intervals
 from blue_solvers.cli import main
-from blue_solvers.commands import kinds
+from blue_solvers.commands import arguments
 from blue_solvers.contract import Capability
 from blue_solvers.nonnegative import reweighted_fit
 from blue_solvers.solvers import registry
@@ -344,10 +344,10 @@ def test_a_format_from_outside(own_formats: None, tmp_path: Path, capsys: pytest
     expected, y = read_long_table(frame)
     told = ["estimate", str(path), "--out", str(out)]
     assert "out.jsonl: the name must end in .csv, .parquet, .arrow or .feather" in refusal(capsys, *told)
-    assert kinds.what_is(str(path)) == "is a file of no kind that this command made"
+    assert arguments.what_is(str(path)) == "is a file of no kind that this command made"
     add_format(LINES)
     add_format(LINES)
-    assert kinds.what_is(str(path)).startswith("is a file of tables")
+    assert arguments.what_is(str(path)).startswith("is a file of tables")
     assert main(told) == 0
     estimates = pl.read_ndjson(out)
     assert estimates["table"].to_list() == ["total", "sex", "sex"]

@@ -1,15 +1,21 @@
-"""Parsers of the subcommands by the tables of their options, and what texts of arguments are read as."""
+"""Parsers of the subcommands by the tables of their options, what texts of arguments are read as, and what paths are.
+
+An argument says by its type what its path is for: ``parser.add_argument("--out", type=WrittenPath)``. No output lies in
+an input, and no two are the same.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
 from typing import Any, get_args
 
 from blue_solvers.commands.listed import Command, table
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
 from blue_solvers.solver_names import SolverName
 
 NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -168,6 +174,126 @@ def level_widths(text: str) -> dict[str, int]:
         return {level: width_of(width) for level, width in (part.split("=") for part in text.split(","))}
     except (ValueError, argparse.ArgumentTypeError):
         raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
+
+
+class ReadPath(str):
+    """A path that is read, if there is anything at it."""
+
+    __slots__ = ()
+
+
+class WrittenPath(str):
+    """A path that is written."""
+
+    __slots__ = ()
+
+
+def settings_path(text: str) -> str:
+    """Settings, which are the name of shipped ones or a file, as an argument's type."""
+    return ReadPath(text) if text.endswith(".toml") else text
+
+
+def require_table(path: str) -> None:
+    """Refuse a file that no table can be written to."""
+    from constraint_builders.files.new_files import require_writable
+    from constraint_builders.files.source import writer_of
+
+    writer_of(path)
+    require_writable(path)
+
+
+def require_outputs(args: argparse.Namespace, place: Callable[[str], object] = require_table) -> None:
+    """Refuse, before any work, outputs that could not be written after it, or not without losing something.
+
+    Parameters
+    ----------
+    args : Namespace
+    place : callable
+        Refuses what ``--out``, if it is given, cannot be; by default what is no file of a table.
+
+    Raises
+    ------
+    ValueError
+        If an output has the name of another kind of file, is an input, lies in one, or is another output, by whatever
+        names and links.
+    ImportError
+        If a library that draws is missing.
+    OSError
+        If one cannot be made.
+    """
+    from blue_solvers.commands.common import require_picture
+    from constraint_builders.files.new_files import require_writable
+
+    for option, refuse in (
+        ("out", place),
+        ("plot", require_picture),
+        ("write_schema", require_writable),
+        ("resume", require_writable),
+    ):
+        if getattr(args, option, None) is not None:
+            refuse(getattr(args, option))
+    _require_apart(args)
+
+
+def _require_apart(args: argparse.Namespace) -> None:
+    given = [
+        (f"--{name.replace('_', '-')}", path)
+        for name, value in vars(args).items()
+        for path in (value if isinstance(value, list) else [value])
+    ]
+    written = [(option, path) for option, path in given if isinstance(path, WrittenPath)]
+    for option, path in written:
+        for _, other in given:
+            if isinstance(other, ReadPath) and os.path.exists(other) and _lies_in(path, other):
+                if Path(other).is_dir():
+                    raise ValueError(f"{option} {path} would be written inside {other}, which is read: choose another")
+                raise ValueError(f"{option} {path} would overwrite what is read: choose another file")
+    for (option, path), (another, other) in combinations(written, 2):
+        if _lies_in(path, other) or _lies_in(other, path):
+            raise ValueError(f"{option} {path} and {another} {other} would be written over one another: choose others")
+
+
+def _lies_in(path: str, other: str) -> bool:
+    """Whether a path is another, or lies in it."""
+    real = Path(os.path.realpath(path))
+    if not os.path.exists(other):
+        return Path(os.path.normcase(real)).is_relative_to(os.path.normcase(os.path.realpath(other)))
+    above = [own for place in (real, Path(os.path.abspath(path))) for own in (place, *place.parents)]
+    return any(os.path.exists(own) and os.path.samefile(own, other) for own in above)
+
+
+RESULT, UNFINISHED, LEVEL_SUFFIX = "result.json", ".work", ".parquet"
+MEASURED = ("DPQuery", "Constraint")
+
+
+def is_release(path: Path) -> bool:
+    """Whether a folder holds noisy measurement files."""
+    levels = (own for own in path.iterdir() if own.name.endswith(LEVEL_SUFFIX) and own.is_dir())
+    return any((own / kind).exists() for own in levels for kind in MEASURED)
+
+
+def what_is(path: str) -> str:
+    """What is there, and what can be done with it, as the end of a message."""
+    from constraint_builders.files.source import suffixes
+
+    place = Path(path)
+    if place.is_dir():
+        if (place / RESULT).exists():
+            return f"is a result of estimate: ask it with  blue-solvers query {path} --geounits CODE"
+        if (place / UNFINISHED).exists():
+            return "is the work of estimate --memory that was not finished: run the same command again"
+        if is_release(place):
+            return f"is a folder of measurement files: estimate it with  blue-solvers estimate {path} --out result"
+        return "is a folder of nothing that this command made: measurement files lie in <Geolevel>.parquet/DPQuery"
+    if place.name.lower().endswith(suffixes()):
+        return f"is a file of tables: see it with  blue-solvers info {path}, or estimate it"
+    return "is a file of no kind that this command made"
+
+
+def require_file(path: str, what: str) -> None:
+    """Refuse a folder where a file of a kind is read, and say what the folder is."""
+    if Path(path).is_dir():
+        raise ValueError(f"{path} {what_is(path)}; {what} is a file")
 
 
 class _Solvers:

@@ -8,11 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from blue_solvers.benchmarking import benchmark
-from blue_solvers.commands.common import print_columns
-from blue_solvers.commands.picture import written
-from blue_solvers.commands.progress import progress
-from blue_solvers.commands.read_and_written import require_outputs
-from blue_solvers.commands.screen import say
+from blue_solvers.commands.arguments import require_outputs
+from blue_solvers.commands.common import print_columns, written
+from blue_solvers.commands.screen import progress, say
 from constraint_builders import Problem, gallery
 
 if TYPE_CHECKING:

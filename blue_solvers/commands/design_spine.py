@@ -8,12 +8,9 @@ from contextlib import ExitStack
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.common import print_columns
-from blue_solvers.commands.kinds import require_file
-from blue_solvers.commands.picture import written
-from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import require_outputs
-from blue_solvers.commands.screen import say
+from blue_solvers.commands.arguments import require_file, require_outputs
+from blue_solvers.commands.common import print_columns, written
+from blue_solvers.commands.screen import reading, say
 from blue_solvers.spine_design.measured_entities import MeasuredEntities, measuring_entities
 from blue_solvers.spine_design.report import SpineReport, compare_spines
 from blue_solvers.spine_design.starts import best_spine

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from blue_solvers.commands.arguments import flags_of
 from blue_solvers.commands.common import refuse_options
-from blue_solvers.commands.several_inputs import SEVERAL
-from blue_solvers.commands.table_input import OF_TABLES
+from blue_solvers.commands.table_input import OF_TABLES, SEVERAL
 
 OF_ONE_FOLDER = ("--totals", "--state-totals", "--memory")
 OF_FOLDERS = (*flags_of("folders"), "--at")

@@ -9,22 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blue_solvers import Estimate, blue
+from blue_solvers.commands.arguments import is_release, require_outputs, what_is
 from blue_solvers.commands.common import announce, desired_of, report
 from blue_solvers.commands.fit_line import proof_lines
-from blue_solvers.commands.kinds import is_release, what_is
-from blue_solvers.commands.progress import LevelBar, progress
-from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import require_outputs
-from blue_solvers.commands.screen import say
-from blue_solvers.commands.several_inputs import (
+from blue_solvers.commands.screen import LevelBar, progress, reading, refuse_doubt, say
+from blue_solvers.commands.table_input import (
     for_each,
     names_of,
+    once,
     parts_of,
     print_copied,
     print_matches,
 )
-from blue_solvers.commands.strict import refuse_doubt
-from blue_solvers.commands.table_input import once
 from blue_solvers.goodness import doubt_of
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Problem, Schema

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from blue_solvers import blue
-from blue_solvers.commands.common import LEVEL, announce, desired_of, report, write_rounded
+from blue_solvers.commands.arguments import require_outputs
+from blue_solvers.commands.common import LEVEL, announce, desired_of, picture, report, write_rounded
 from blue_solvers.commands.fit_line import FitReport, fit_report
-from blue_solvers.commands.picture import picture
-from blue_solvers.commands.progress import progress
-from blue_solvers.commands.read_and_written import require_outputs
-from blue_solvers.commands.screen import say
-from blue_solvers.commands.several_inputs import (
+from blue_solvers.commands.screen import progress, refuse_doubt, say
+from blue_solvers.commands.table_input import (
     for_each,
     marks_of,
     names_of,
+    once,
     parts_of,
     print_copied,
     print_matches,
+    read_input,
+    read_table,
+    write_schema,
 )
-from blue_solvers.commands.strict import refuse_doubt
-from blue_solvers.commands.table_input import once, read_input, read_table, write_schema
 from blue_solvers.goodness import NOT_TESTED
 from constraint_builders import Problem
 from constraint_builders.arrays import Float

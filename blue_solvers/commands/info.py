@@ -6,13 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.arguments import flags_of
+from blue_solvers.commands.arguments import RESULT, flags_of, require_outputs
 from blue_solvers.commands.common import print_columns, refuse_options, report_undetermined
-from blue_solvers.commands.kinds import RESULT
-from blue_solvers.commands.progress import progress
-from blue_solvers.commands.read_and_written import require_outputs
-from blue_solvers.commands.screen import say
-from blue_solvers.commands.strict import refuse_doubt
+from blue_solvers.commands.screen import progress, refuse_doubt, say
 from blue_solvers.commands.table_input import OF_TABLES, read_input, write_schema
 from constraint_builders.printable import counted
 

@@ -7,18 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.arguments import flags_of
+from blue_solvers.commands.arguments import RESULT, WrittenPath, flags_of, require_file, require_outputs
 from blue_solvers.commands.common import refuse_options
 from blue_solvers.commands.estimate import OF_FOLDERS, READ_OF_FILES, SEVERAL, are_folders
-from blue_solvers.commands.kinds import RESULT, require_file
-from blue_solvers.commands.progress import progress
-from blue_solvers.commands.published_places import boundaries_of, names_of
-from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import WrittenPath, require_outputs
-from blue_solvers.commands.screen import say
-from blue_solvers.commands.several_inputs import for_each
-from blue_solvers.commands.strict import refuse_doubt
-from blue_solvers.commands.table_input import OF_TABLES, said_of
+from blue_solvers.commands.query_tables import boundaries_of, names_of
+from blue_solvers.commands.screen import progress, reading, refuse_doubt, say
+from blue_solvers.commands.table_input import OF_TABLES, for_each, said_of
 from constraint_builders.printable import counted
 
 if TYPE_CHECKING:

@@ -8,11 +8,8 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from blue_solvers.commands.kinds import require_file
-from blue_solvers.commands.progress import LevelBar, progress
-from blue_solvers.commands.quiet import reading
-from blue_solvers.commands.read_and_written import require_outputs
-from blue_solvers.commands.screen import say
+from blue_solvers.commands.arguments import require_file, require_outputs
+from blue_solvers.commands.screen import LevelBar, progress, reading, say
 from constraint_builders.printable import counted
 
 if TYPE_CHECKING:

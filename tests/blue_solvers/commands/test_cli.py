@@ -16,7 +16,7 @@ import pytest
 
 from blue_solvers import ConvergenceError, blue, examples
 from blue_solvers.cli import main
-from blue_solvers.commands import progress
+from blue_solvers.commands import screen
 from blue_solvers.commands.listed import COMMANDS
 from constraint_builders import Schema, gallery
 from constraint_builders.files import (
@@ -351,7 +351,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture, monkeypatch: Any, out: str) -> None:
-    monkeypatch.setattr(progress, "EVERY", np.inf)  # however long a busy machine takes
+    monkeypatch.setattr(screen, "EVERY", np.inf)  # however long a busy machine takes
     main(["estimate", BERKELEY, "--out", out])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

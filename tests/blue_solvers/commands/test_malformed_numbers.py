@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from blue_solvers.cli import COMMANDS, _parser, main
-from blue_solvers.commands.arguments import column_and_role, counted_part, listed_names, variable_and_recode
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
+from blue_solvers.commands.arguments import (
+    ReadPath,
+    WrittenPath,
+    column_and_role,
+    counted_part,
+    listed_names,
+    settings_path,
+    variable_and_recode,
+)
 from tests.helpers.command_inputs import good_inputs
 from tests.helpers.effort import lengths
 from tests.helpers.every import every

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blue_solvers.cli import COMMANDS, _parser, main
-from blue_solvers.commands.read_and_written import ReadPath, WrittenPath, settings_path
+from blue_solvers.commands.arguments import ReadPath, WrittenPath, settings_path
 from tests.helpers.command_inputs import good_inputs
 from tests.helpers.every import every
 

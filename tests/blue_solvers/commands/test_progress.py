@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from blue_solvers.commands import progress as module
-from blue_solvers.commands.progress import CLOCK, EVERY, LevelBar, progress
+from blue_solvers.commands import screen as module
+from blue_solvers.commands.screen import CLOCK, EVERY, LevelBar, progress
 
 
 @pytest.fixture
