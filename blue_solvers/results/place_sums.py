@@ -13,9 +13,8 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.operator import BlueOperator, blue
-from blue_solvers.results.measured_together import Levels
 from blue_solvers.results.store import Progress, reported
-from blue_solvers.results.stored import StoredResult
+from blue_solvers.results.stored import Levels, StoredResult
 from blue_solvers.solvers import TwoPass
 from constraint_builders import Spine
 from constraint_builders.arrays import Flags, Float, Index

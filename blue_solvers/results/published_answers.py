@@ -13,10 +13,9 @@ import polars as pl
 from scipy import sparse
 
 from blue_solvers.quantiles import normal_multiple
-from blue_solvers.results.measured_together import Levels, of_variables
 from blue_solvers.results.place_sums import PlaceSums, sources_at
 from blue_solvers.results.store import Progress, reported
-from blue_solvers.results.stored import StoredResult
+from blue_solvers.results.stored import Levels, StoredResult, of_variables
 from blue_solvers.uncertainty import normal_intervals
 from blue_solvers.uncertainty.ranks import rank_intervals
 from blue_solvers.uncertainty.ratios import ratio_intervals

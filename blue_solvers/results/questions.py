@@ -16,7 +16,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from blue_solvers.quantiles import takes_confidence_level
-from blue_solvers.results.measured_together import Levels
 from blue_solvers.results.place_sums import PlaceSums
 from blue_solvers.results.published_answers import (
     Pairs,
@@ -29,7 +28,7 @@ from blue_solvers.results.published_answers import (
     wide_frame,
 )
 from blue_solvers.results.store import Progress
-from blue_solvers.results.stored import StoredResult
+from blue_solvers.results.stored import Levels, StoredResult
 from blue_solvers.uncertainty.functionals import Functionals
 from constraint_builders.description.table import Table
 from constraint_builders.files.tabulated_places import block_geoid

@@ -32,8 +32,7 @@ from blue_solvers.estimates import is_exact
 from blue_solvers.operator import BlueOperator
 from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
 from blue_solvers.results.estimate_rows import TableRows, write_estimates
-from blue_solvers.results.outline import Description
-from blue_solvers.results.proof import StoredProof
+from blue_solvers.results.proof import Description, StoredProof
 from blue_solvers.results.stored_measurements import write_product
 from constraint_builders import Spine
 from constraint_builders.arrays import Float

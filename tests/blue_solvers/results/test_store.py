@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from blue_solvers import blue
-from blue_solvers.results.outline import Description
+from blue_solvers.results.proof import Description
 from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
 from constraint_builders import Problem, Spine
