@@ -23,8 +23,7 @@ from constraint_builders.description.low_rank import LowRankPlusDiagonal
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import SourceValues, Understood
-from constraint_builders.description.table import make_table, parse_table
-from constraint_builders.description.table_names import TableNames
+from constraint_builders.description.table import TableNames, make_table, parse_table
 from constraint_builders.problem import Problem
 from constraint_builders.reading import read_measured_tables
 

@@ -19,8 +19,7 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import ONE_PLACE, Spine
-from constraint_builders.description.table import Table
-from constraint_builders.description.table_names import TableNames
+from constraint_builders.description.table import Table, TableNames
 from constraint_builders.memory import SURE_CELLS
 from constraint_builders.relations.equations import Relations
 from constraint_builders.relations.kinds_of_equations import relations_of

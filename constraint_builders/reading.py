@@ -38,8 +38,7 @@ from constraint_builders.description.reals import (
 )
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import Table
-from constraint_builders.description.table_names import NamedTables, TableNames, read_desired
+from constraint_builders.description.table import NamedTables, Table, TableNames, read_desired
 from constraint_builders.estimability import ASSUMED_VARIANCE, lacks, refuse_unestimable, undetermined_cells
 from constraint_builders.measured import Measured
 from constraint_builders.record import Record

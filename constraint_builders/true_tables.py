@@ -10,8 +10,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import Dimension, aligned
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table
-from constraint_builders.description.table_names import TableNames
+from constraint_builders.description.table import Table, TableNames
 from constraint_builders.problem import Problem
 
 

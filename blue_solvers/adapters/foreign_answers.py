@@ -17,11 +17,10 @@ from numpy.typing import ArrayLike
 from blue_solvers.verification import certify
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.declared_size import NUMBER_BYTES, DeclaredSize
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
 from constraint_builders.extras import missing_extra
-from constraint_builders.opening import open_file
+from constraint_builders.opening import NUMBER_BYTES, DeclaredSize, open_file
 
 if TYPE_CHECKING:
     import polars

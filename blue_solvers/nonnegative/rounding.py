@@ -25,7 +25,7 @@ from blue_solvers.nonnegative.microdata_rows import checked_cells
 from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.description.table import make_table, parse_table
-from constraint_builders.relations.label_partitions import refines
+from constraint_builders.relations.bases import refines
 from constraint_builders.relations.marginals import cell_map
 
 WHOLE = 1e-9  # relative distance within which a value counts as whole

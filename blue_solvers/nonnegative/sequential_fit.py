@@ -27,7 +27,7 @@ from blue_solvers.nonnegative.solving import attempt, solve
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.layout import Name
-from constraint_builders.relations.label_partitions import join, meet, refines, sums_matrix
+from constraint_builders.relations.bases import join, meet, refines, sums_matrix
 
 
 def sequential_fit(problem: Problem, y: ArrayLike, order: Sequence[str] | None = None) -> NonnegativeFit:

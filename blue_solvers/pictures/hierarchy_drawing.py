@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
-from constraint_builders.geography.partitions import depths
+from constraint_builders.geography.entities import depths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

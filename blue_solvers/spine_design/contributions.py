@@ -33,7 +33,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, Strategy, leaves
-from constraint_builders.geography.partitions import ancestors
+from constraint_builders.geography.entities import ancestors
 
 LEAST_INFORMATION = 1e-12  # eigenvalue relative to the largest below which nothing is known
 

@@ -13,7 +13,7 @@ from blue_solvers.spine_design.block_functionals import CellSpace
 from blue_solvers.spine_design.contributions import Triple, inverse, leaf_sums, leaf_variance, member_sums
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.spine import Spine
-from constraint_builders.geography.partitions import level_above
+from constraint_builders.geography.entities import level_above
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from constraint_builders.description.reals import whole_number
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, Strategy, leaves, most_members
-from constraint_builders.geography.partitions import ancestors, relabel
+from constraint_builders.geography.entities import ancestors, relabel
 from constraint_builders.geography.spine_groups import FANOUT_CUTOFF, Variant, name_groups
 
 

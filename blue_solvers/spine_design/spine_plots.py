@@ -10,7 +10,7 @@ from blue_solvers.spine_design.report import SpineReport
 from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, compositions, leaves, osed
-from constraint_builders.geography.partitions import depths
+from constraint_builders.geography.entities import depths
 from constraint_builders.pictures import BLUE, COLOURS, DASHES, ORANGE, logarithmic
 from constraint_builders.printable import printable
 

@@ -41,8 +41,7 @@ from blue_solvers.streaming.value_files import ValueFiles
 from blue_solvers.streaming.workplace import RUN, WORK, Workplace, remove
 from constraint_builders import Schema
 from constraint_builders.description.domain import StructuralZeros
-from constraint_builders.description.table import parse_table
-from constraint_builders.description.table_names import TableNames
+from constraint_builders.description.table import TableNames, parse_table
 from constraint_builders.files import ExactTotal, ReadingReport, Settings
 from constraint_builders.files.kept_variables import KeptVariables, keep_variables
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENTS, files_of, level_folders

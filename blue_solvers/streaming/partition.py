@@ -36,8 +36,7 @@ from constraint_builders.description.domain import EmptyCells, StructuralZeros
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.reals import real_array
-from constraint_builders.description.table import Table, parse_table
-from constraint_builders.description.table_names import TableNames, read_desired
+from constraint_builders.description.table import Table, TableNames, parse_table, read_desired
 from constraint_builders.estimability import lacks, undetermined_refusal
 from constraint_builders.measured import Measured
 from constraint_builders.schema_order import in_schema_order

@@ -17,8 +17,7 @@ from constraint_builders.description.described import Described, equal
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.description.table import Table, axes_of
-from constraint_builders.description.table_names import TableNames
+from constraint_builders.description.table import Table, TableNames, axes_of
 
 
 class OtherPlacesError(ValueError):

@@ -23,10 +23,9 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.arrays import Index
-from constraint_builders.declared_size import MOST_COLUMNS, NUMBER_BYTES, DeclaredSize
 from constraint_builders.extras import missing_extra
 from constraint_builders.files.naming import naming
-from constraint_builders.opening import open_file, read_whole
+from constraint_builders.opening import MOST_COLUMNS, NUMBER_BYTES, DeclaredSize, open_file, read_whole
 
 OLDEST = pl.CompatLevel.oldest()  # text as ordinary strings, which every reader of Arrow knows
 MARK = b"\xff\xff\xff\xff"  # before a message

@@ -14,12 +14,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import polars as pl
 
-from constraint_builders.declared_size import MOST_COLUMNS, TEXT_BYTES, DeclaredSize
 from constraint_builders.files.columns import SUMMED_OUT, is_role, names_measurements, plain_name
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.text_table import with_formulas
 from constraint_builders.files.titles import Source, header_at, named_columns, without_comments
-from constraint_builders.opening import read_whole
+from constraint_builders.opening import MOST_COLUMNS, TEXT_BYTES, DeclaredSize, read_whole
 
 MOST_ROWS = 1 << 20
 WORKBOOK, OTHERS = "xl/workbook.xml", {"xl/workbook.bin", "content.xml"}  # of formats that would be read in its place

@@ -27,9 +27,9 @@ from constraint_builders.description.geo_ids import (
     may_be_county,
 )
 from constraint_builders.files.columns import plain_name
-from constraint_builders.files.naming import naming
-from constraint_builders.files.numbers import (
+from constraint_builders.files.naming import (
     decimal_mark,
+    naming,
     read_codes,
     read_labels,
 )

@@ -24,9 +24,9 @@ from itertools import chain, islice, pairwise
 
 import polars as pl
 
-from constraint_builders.declared_size import TEXT_BYTES, DeclaredSize
 from constraint_builders.files.titles import COMMENT, Source, header_at, is_header, named_columns
 from constraint_builders.memory import format_bytes
+from constraint_builders.opening import TEXT_BYTES, DeclaredSize
 
 DELIMITERS = (",", ";", "\t", "|")
 _EMPTY = b",;\t| \r\n\f\v"  # of a line in which nothing is said

@@ -14,10 +14,9 @@ from constraint_builders.geography.bypass import (
     fewest_children,
     nodes_to_bypass,
 )
-from constraint_builders.geography.entities import Entities
+from constraint_builders.geography.entities import Entities, from_partitions, leaves, partitions
 from constraint_builders.geography.geoids import Geoids, by_tabulation
 from constraint_builders.geography.off_spine import NotComposableError, OsedSummary, compositions, osed, summarise_osed
-from constraint_builders.geography.partitions import from_partitions, leaves, partitions
 from constraint_builders.geography.presets import aian_spine, on_spine_areas
 from constraint_builders.geography.spine_groups import group_tracts, most_members, regroup_blocks
 from constraint_builders.geography.strategy import Strategy

@@ -28,8 +28,7 @@ from constraint_builders.files.tabulated_places import (
     geoids_of,
     published,
 )
-from constraint_builders.geography.entities import Entities
-from constraint_builders.geography.partitions import leaves
+from constraint_builders.geography.entities import Entities, leaves
 
 if TYPE_CHECKING:
     import polars as pl

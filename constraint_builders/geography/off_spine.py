@@ -26,8 +26,7 @@ from scipy import sparse
 
 from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
-from constraint_builders.geography.entities import Entities, check_blocks
-from constraint_builders.geography.partitions import depths, leaves
+from constraint_builders.geography.entities import Entities, check_blocks, depths, leaves
 
 
 class NotComposableError(ValueError):

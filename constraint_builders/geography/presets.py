@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from constraint_builders.description.spine import CENSUS_WIDTHS, Spine
 from constraint_builders.geography.bypass import bypass
-from constraint_builders.geography.entities import Entities
-from constraint_builders.geography.partitions import from_partitions
+from constraint_builders.geography.entities import Entities, from_partitions
 from constraint_builders.geography.spine_groups import FANOUT_CUTOFF, Variant, chunk_siblings, regroup_blocks
 from constraint_builders.geography.strategy import Strategy
 

@@ -15,9 +15,16 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
-from constraint_builders.geography.entities import Entities, check_blocks
+from constraint_builders.geography.entities import (
+    Entities,
+    ancestors,
+    check_blocks,
+    leaves,
+    level_above,
+    numbers_within,
+    relabel,
+)
 from constraint_builders.geography.off_spine import PairCosts, cheaper, child_sums_and_costs
-from constraint_builders.geography.partitions import ancestors, leaves, level_above, numbers_within, relabel
 
 Variant: TypeAlias = Literal["paper", "production"]
 VARIANTS = ("paper", "production")

@@ -24,7 +24,7 @@ from constraint_builders.budget import (
 from constraint_builders.description.reals import Rational, in_digits
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
-from constraint_builders.geography.partitions import leaves
+from constraint_builders.geography.entities import leaves
 from constraint_builders.problem import Problem
 
 

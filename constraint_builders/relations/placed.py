@@ -22,9 +22,8 @@ from constraint_builders.description.table import Table
 from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import eliminate
 from constraint_builders.relations.marginals import cell_map
-from constraint_builders.relations.nested_layers import layers_cross, sets_of_layers
+from constraint_builders.relations.node_tree import TreeSums, layers_cross, sets_of_layers
 from constraint_builders.relations.summing import SummingMatrix
-from constraint_builders.relations.tree_sums import TreeSums
 
 KEPT = 32  # sets of measured areas whose equations are kept as long as the areas are
 _RELATIONS: WeakKeyDictionary[Areas, dict[bytes, sparse.csr_array]] = WeakKeyDictionary()

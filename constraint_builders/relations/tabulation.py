@@ -13,8 +13,7 @@ from scipy import sparse
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import Areas
 from constraint_builders.description.levelled_tree import LevelledTree
-from constraint_builders.description.table import Table
-from constraint_builders.description.table_names import NamedTables
+from constraint_builders.description.table import NamedTables, Table
 from constraint_builders.diagonals import diagonal_matrix
 from constraint_builders.relations.bases import factors_cross
 from constraint_builders.relations.elimination import eliminate

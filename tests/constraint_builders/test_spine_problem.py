@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema, Spine
-from constraint_builders.description.table_names import TableNames
+from constraint_builders.description.table import TableNames
 from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
 from tests.helpers.refused import refused

@@ -55,7 +55,7 @@ from blue_solvers.nonnegative.model import FittingModel
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import positive_number, share, whole_number
-from constraint_builders.relations.label_partitions import first_cells, refines
+from constraint_builders.relations.bases import first_cells, refines
 
 SMALLEST_ERROR = 1e-9
 CANDIDATES = 400

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from constraint_builders import Problem, Schema, Spine
-from constraint_builders.description.table_names import TableNames
+from constraint_builders.description.table import TableNames
 from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": 2, "age": 4, "race": 3}, recodes={"age": {"adult": [0, 0, 1, 1]}})

@@ -12,11 +12,10 @@ import xlsxwriter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraint_builders.declared_size import MOST_COLUMNS
 from constraint_builders.files import arrow_files, excel
 from constraint_builders.files.arrow_files import declared_by_parquet, open_parquet
 from constraint_builders.files.source import open_source
-from constraint_builders.opening import open_file, read_bytes
+from constraint_builders.opening import MOST_COLUMNS, open_file, read_bytes
 from tests.helpers import hostile
 from tests.helpers.effort import first_of
 

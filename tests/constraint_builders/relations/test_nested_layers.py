@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Areas, Problem, Schema
-from constraint_builders.relations.nested_layers import _runs_in_runs, layers_cross, nested_layers
+from constraint_builders.relations.node_tree import _runs_in_runs, layers_cross, nested_layers
 from tests.helpers.effort import examples
 
 
