@@ -189,13 +189,18 @@ def pivots(columns: Float) -> tuple[Index, Float, Index]:
     R, order = qr(columns, mode="r", pivoting=True)
     size = min(R.shape)
     left = abs(R.diagonal()[:size])
+    require_clear(left)
+    rank = int(np.count_nonzero(left > INDEPENDENT))
+    return np.sort(order[:rank]), R[:size], order
+
+
+def require_clear(left: Float) -> None:
+    """Refuse what combinations of exact knowledge leave of one another, any shape, where rounding would decide."""
     if ((left > ROUNDED) & (left < NEARLY)).any():
         raise UnsupportedProblemError(
             "what is known exactly is nearly, and not quite, a combination of other such knowledge, and rounding would "
             "decide what it says: leave one of the equalities out, or make it follow exactly"
         )
-    rank = int(np.count_nonzero(left > INDEPENDENT))
-    return np.sort(order[:rank]), R[:size], order
 
 
 def _implied(columns: Float) -> tuple[Index, Index, Float]:

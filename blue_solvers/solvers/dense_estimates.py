@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import linalg, sparse
 
+from blue_solvers.components.conditioning import require_clear
 from blue_solvers.components.orthogonal import fit
 from blue_solvers.contract import Info, Prepared
 from constraint_builders import Problem
@@ -153,6 +154,8 @@ def _split(Z: Float, exact: np.ndarray) -> tuple[Float, Float]:
         return np.zeros((len(Z), int(exact.sum()))), Z
     rows, columns = scaling(sparse.csr_array(Z[exact]))  # a weight is no reason to count less
     known, Z = rows[:, None] * Z[exact] * columns, Z * columns
+    singular = linalg.svdvals(known)
+    require_clear(singular / (singular.max() or 1.0))
     return Z @ np.linalg.pinv(known, rcond=RANK_TOLERANCE) * rows, Z @ linalg.null_space(known, rcond=RANK_TOLERANCE)
 
 

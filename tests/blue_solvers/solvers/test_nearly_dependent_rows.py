@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import blue
-from constraint_builders import Problem, Schema
+from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 
@@ -74,3 +74,25 @@ def test_a_right_hand_side_for_a_row_that_says_nothing_is_refused() -> None:
     A = sparse.csr_array(np.array([[1.0, 1, -1], [0, 0, 0]]))
     with pytest.raises(ValueError, match="contradict"):
         blue(Problem.from_matrix(A, sparse.eye_array(3, format="csr"), [0.0, 5.0]), "cholesky")
+
+
+@every("share", [1e-9, 1e-11, 1e-12])
+def test_exact_sums_that_nearly_follow_from_others_are_refused_by_dense_algebra_too(share: float) -> None:
+    problem, _ = _two_sums_nearly_alike(share)
+    with pytest.raises(ValueError, match="nearly, and not quite, a combination of other such knowledge"):
+        blue(problem, "dense")
+
+
+def test_exact_sums_that_are_told_apart_determine_their_cells_by_dense_algebra() -> None:
+    problem, y = _two_sums_nearly_alike(1e-3)
+    P = blue(problem, "dense")
+    np.testing.assert_allclose((P @ y)[-3:], [10, 20, 30], rtol=1e-10)
+    assert not P.variances().any()
+
+
+def _two_sums_nearly_alike(share: float) -> tuple[Problem, np.ndarray]:
+    """Three exact sums of leaves 10, 20, 30, which are noisy themselves: two differ by a share of the last."""
+    layers = {"A": [[1, 1, 1]], "B": [[1, 1, 1 + share]], "C": [[1, 2, 1]]}
+    exact = {layer: {"total": 0.0} for layer in layers}
+    problem = Problem(Schema({"unit": 1}), {**exact, "Leaf": {"total": [1e-5, 1e4, 3.0]}}, areas=Areas(3, layers))
+    return problem, problem.marginal_matrix() @ [10.0, 20, 30] + [0, 0, 0, 0.01, 20, 1]
