@@ -90,7 +90,7 @@ BY_POINT = rf"^[+-]?[0-9]*\.[0-9]*(?i:e[+-]?[0-9]+)?$|{FIRST}(,[0-9]{{3}})+\.[0-
 BY_COMMA = rf"^[+-]?[0-9]*,[0-9]*(?i:e[+-]?[0-9]+)?$|{FIRST}(\.[0-9]{{3}})+,[0-9]*$|{FIRST}(\.[0-9]{{3}}){{2,}}$"
 EITHER = rf"{FIRST}[.,][0-9]{{3}}$"
 WITH_COMMA = rf"{FIRST},[0-9]{{3}}$"
-ROUND = rf"{FIRST}\.[0-9]{{2}}0$"  # nobody writes 1.2 so beside numbers without decimals
+WITH_POINT = rf"{FIRST}\.[0-9]{{3}}$"  # which may be thousands beside numbers without a point
 WHOLE = r"^[+-]?[0-9]+$"
 UNGROUPED = r"^[+-]?[0-9]{4,}$"
 
@@ -179,8 +179,8 @@ def _doubtful(texts: Sequence[pl.Series], delimiter: str) -> pl.Series:
     if delimiter == ";":
         return _like(text, EITHER)
     if delimiter == ",":
-        return pl.concat([_like(text, WITH_COMMA, UNGROUPED), *(_like(own, ROUND, WHOLE) for own in texts)])
-    return pl.concat([_like(text, WITH_COMMA), _like(text, ROUND, WHOLE)])
+        return pl.concat([_like(text, WITH_COMMA, UNGROUPED), *(_like(own, WITH_POINT, WHOLE) for own in texts)])
+    return pl.concat([_like(text, WITH_COMMA), _like(text, WITH_POINT, WHOLE)])
 
 
 def read_labels(column: pl.Series) -> pl.Series:

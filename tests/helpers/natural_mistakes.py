@@ -582,6 +582,11 @@ NUMBERS = [
         for name, delimiter in (("tabs", "\t"), ("bars", "|"), ("commas", ","))
     ),
     Case(
+        "points for thousands that are not round",
+        csv("sex,value,std_error", [("*", "1.964", 10), ("f", "1.472", 6), ("m", "492", 6)]),
+        Refused("'1.964' may mean 1964 or 1.964"),
+    ),
+    Case(
         "three decimals everywhere",
         csv("sex,value,std_error", [("*", "19.640", 10), ("f", "14.700", 6), ("m", "4.922", 6)]),
         Read([("*", 19.64, 10), ("f", 14.7, 6), ("m", 4.922, 6)]),
