@@ -74,10 +74,15 @@ def read_sealed_json(path: Path) -> dict[str, Any]:
     OSError
         If the file cannot be opened.
     """
-    said = read_json_object(path)
-    if said.pop(SEAL, None) != _json_digest(said):
+    return unsealed(path, read_json_object(path))
+
+
+def unsealed(path: Path, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says, without its seal; `DamagedError` if it is not what was written."""
+    own = {name: value for name, value in said.items() if name != SEAL}
+    if said.get(SEAL) != _json_digest(own):
         raise DamagedError(f"{path} is not what was written: its checksum differs")
-    return said
+    return own
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

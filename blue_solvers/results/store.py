@@ -30,7 +30,7 @@ import numpy as np
 from blue_solvers.contract import Info
 from blue_solvers.estimates import is_exact
 from blue_solvers.operator import BlueOperator
-from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, read_sealed_json, seal_json, sha256
+from blue_solvers.results.checksums import SEAL, DamagedError, read_json_object, seal_json, sha256, unsealed
 from blue_solvers.results.estimate_rows import TableRows, write_estimates
 from blue_solvers.results.proof import Description, StoredProof
 from blue_solvers.results.stored_measurements import write_product
@@ -358,7 +358,7 @@ def read_description(folder: Path) -> Description:
     if SEAL not in said:
         raise DamagedError(f"{path}: it has no checksums: estimate again with this version")
     try:
-        found = msgspec.convert(read_sealed_json(path), Description)
+        found = msgspec.convert(unsealed(path, said), Description)
     except msgspec.ValidationError as error:
         raise DamagedError(f"{path} is damaged: {error}") from None
     joined, proof = found.joined, found.proof

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blue_solvers.results.checksums import DamagedError, read_json_object, read_sealed_json, require_intact, sha256
+from blue_solvers.results.checksums import DamagedError, read_json_object, require_intact, sha256, unsealed
 from blue_solvers.streaming.cutting import CutSpine, members_of_parts
 from blue_solvers.streaming.manifest import (
     FORMAT,
@@ -110,10 +110,10 @@ class Partitions:
         path = inside(folder, MANIFEST)
         if not path.is_file():
             raise DamagedError(f"{path} is missing: give a folder that `partition` wrote")
-        if (version := read_json_object(path).get("format")) != FORMAT:
+        if (version := (found := read_json_object(path)).get("format")) != FORMAT:
             raise DamagedError(f"{path} has format {version!r}, not {FORMAT}: write it anew with this version")
         try:
-            sealed = read_sealed_json(path)
+            sealed = unsealed(path, found)
             said = msgspec.convert(sealed, Manifest)
             require_intact(inside(folder, SCHEMA), said.schema)
             design = read_design(sealed, read_schema_file(path.with_name(SCHEMA)).schema)

@@ -20,6 +20,7 @@ from blue_solvers.uncertainty.largest_errors import keep_largest
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number
+from constraint_builders.memory import require_memory
 from noise_mechanisms import draw_noise
 
 Seed = np.random.Generator | int | None
@@ -116,6 +117,8 @@ class LargestErrors:
     def add(self, errors: Float) -> None:
         """Take in replicates, (cells, K)."""
         if not self.count:
+            needed = 8.0 * errors.shape[0] * self.keep
+            require_memory(needed, f"keeping the {self.keep:,} largest errors of every cell", "give fewer draws")
             self.values = np.full((errors.shape[0], self.keep), -1.0)
         keep_largest(self.values, errors)
         self.count += errors.shape[1]

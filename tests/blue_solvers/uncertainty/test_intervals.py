@@ -245,6 +245,11 @@ def test_many_draws_take_several_passes(monkeypatch):
     assert seen == [(64, 297), (99, 297), (163, 297), (198, 297), (262, 297), (297, 297)]
 
 
+def test_more_draws_than_memory_holds_are_refused():
+    with pytest.raises(MemoryError, match=r"keeping the .* largest errors of every cell needs .*: give fewer draws"):
+        intervals(blue(problem()), COUNTS.sum() + np.zeros(12), LEVEL, "distribution_free", draws=10**13, rng=1)
+
+
 def test_generator_gives_new_draws_each_time():
     P, rng = blue(problem()), np.random.default_rng(0)
     assert (half_widths(P, method="t", draws=5, rng=rng) != half_widths(P, method="t", draws=5, rng=rng)).all()
