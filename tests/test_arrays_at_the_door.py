@@ -26,11 +26,12 @@ from blue_solvers.uncertainty import (
     simultaneous_band,
 )
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
+from constraint_builders.geography import Entities
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 from noise_mechanisms.integer_subspace import Invariants
 from noise_mechanisms.laws import draw
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 
 SCHEMA = Schema({"a": 3})
 PROBLEM = Problem(SCHEMA, {"total": 1.0, "a": 2.0})
@@ -175,6 +176,19 @@ def test_what_is_no_array_of_numbers_is_refused_by_name(door: str, kind: str) ->
         "a finite number",
     )
     assert any(word in message for word in words), message
+
+
+@cases(
+    ([-1, 0.5], "must hold positions, whole numbers"),
+    ([-1, np.inf], "must hold positions, whole numbers"),
+    ([True, False], "must hold positions, whole numbers"),
+    (["-1", "0"], "must hold positions, whole numbers"),
+    (np.ma.array([-1, 0], mask=[False, True]), "is a masked array"),
+)
+def test_what_holds_no_positions_of_geounits_is_refused(positions: Any, message: str) -> None:
+    for take in (lambda own: Spine(own, ["US", "State"]), lambda own: Entities.from_geounits(SPINE, {"west": own})):
+        with pytest.raises(ValueError, match=message):
+            take(positions)
 
 
 @every("kind", ["complex", "text", "dates"])

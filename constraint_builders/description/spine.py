@@ -13,6 +13,7 @@ from scipy import sparse
 from constraint_builders.description.described import equal
 from constraint_builders.description.labelled import read_texts, refuse_labels
 from constraint_builders.description.levelled_tree import LevelledTree
+from constraint_builders.description.reals import refuse_masked
 
 CENSUS_WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
 
@@ -55,7 +56,7 @@ class Spine(LevelledTree):
     def __init__(
         self, parent: ArrayLike, geolevel: Sequence[str] | None = None, geocode: Sequence[str] | None = None
     ) -> None:
-        self.parent = _positions(parent)
+        self.parent = read_positions(parent, "parent")
         geolevel, geocode = (
             None if given is None else read_texts(given, what)
             for what, given in (("geolevel", geolevel), ("geocode", geocode))
@@ -326,12 +327,14 @@ class Spine(LevelledTree):
         return f"Spine({self.size:,} geounits: {counts})"
 
 
-def _positions(parent: ArrayLike) -> NDArray[np.intp]:
-    """Positions of parents, (geounits,); `ValueError` for what holds none."""
-    refuse_labels(parent, "parent")
-    given = np.asarray(parent)
-    if given.size and given.dtype.kind not in "iu" and (given.dtype.kind != "f" or (given != np.rint(given)).any()):
-        raise ValueError(f"parent must hold positions, whole numbers: got {given.dtype} {given.ravel()[:5].tolist()}")
+def read_positions(values: ArrayLike, what: str) -> NDArray[np.intp]:
+    """Positions of geounits, of any shape; `ValueError` for what holds none."""
+    refuse_masked(values, what)
+    refuse_labels(values, what)
+    given = np.asarray(values)
+    whole = given.dtype.kind == "f" and (np.isfinite(given) & (given == np.rint(given))).all()
+    if given.size and given.dtype.kind not in "iu" and not whole:
+        raise ValueError(f"{what} must hold positions, whole numbers: got {given.dtype} {given.ravel()[:5].tolist()}")
     return given.astype(np.intp)
 
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from constraint_builders.arrays import Index, kinds_of_rows
-from constraint_builders.description.labelled import is_missing, read_names, read_texts, refuse_labels
+from constraint_builders.description.labelled import is_missing, read_names, read_texts
 from constraint_builders.description.reals import read_matrix
-from constraint_builders.description.spine import Spine
+from constraint_builders.description.spine import Spine, read_positions
 
 OUTSIDE = "outside"
 
@@ -153,8 +153,7 @@ def _times_given(spine: Spine, geounits: Mapping[str, ArrayLike]) -> sparse.csr_
     """How often every entity is given every geounit of a spine, (K, N)."""
     chosen = []
     for name, positions in geounits.items():
-        refuse_labels(positions, f"entity {name!r}")
-        chosen.append(np.asarray(positions, dtype=np.intp).ravel())
+        chosen.append(read_positions(positions, f"entity {name!r}").ravel())
         if chosen[-1].size and not (chosen[-1].min() >= 0 and chosen[-1].max() < spine.size):
             raise ValueError(f"entity {name!r} has a geounit outside the spine: positions run to {spine.size - 1}")
     entity = np.repeat(np.arange(len(chosen)), [own.size for own in chosen])
