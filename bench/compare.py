@@ -39,10 +39,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("before", type=Path, help="kept before")
     parser.add_argument("now", type=Path, help="kept now")
     options = parser.parse_args(argv)
-    try:
-        before, now = read(options.before), read(options.now)
-    except ValueError as error:
-        sys.exit(str(error))
+    before, now = read(options.before), read(options.now)
     common = [key for key in before["results"] if key in now["results"]]
     rows = [_row(before["results"][key], now["results"][key]) for key in common]
     print_table(HEADER, rows)
@@ -61,12 +58,10 @@ def main(argv: list[str]) -> None:
 
 
 def _row(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    slower = before["ratio"] / now["ratio"]
-    flags = [verdict(slower, WORSE)]
-    if before["distance"] is not None and now["distance"] is not None:
-        further = max(now["distance"], NEAR) / max(before["distance"], NEAR)
-        flags.append("further away" if further > WORSE else "")
-    said = ", ".join(flag for flag in flags if flag)
+    slower, apart = before["ratio"] / now["ratio"], [before["distance"], now["distance"]]
+    said = verdict(slower, WORSE)
+    if None not in apart and max(apart[1], NEAR) / max(apart[0], NEAR) > WORSE:
+        said = ", ".join(filter(None, (said, "further away")))
     return [before["problem"], before["peer"], f"{before['ratio']:.3g}", f"{now['ratio']:.3g}", f"{slower:.2f}", said]
 
 
@@ -88,13 +83,13 @@ def write(path: Path, results: list[Result], absent: dict[str, str], note: str) 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What was kept in a file; `ValueError` if the file is not one that `write` made."""
+    """What was kept in a file; ends the program if the file is not one that `write` made."""
     try:
         record = json.loads(path.read_text())
         record["results"] = {(own["problem"], own["peer"]): own for own in record["results"]}
         _ = record["machine"], record["versions"], [float(own["ratio"]) for own in record["results"].values()]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} holds no results of python -m bench peers --keep: {error}") from None
+        sys.exit(f"{path} holds no results of python -m bench peers --keep: {error}")
     return dict(record)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -24,28 +24,29 @@ class Rival:
 
     Attributes
     ----------
-    name : str
     timed : str
         What a turn is, such as ``"apply"``: ours is timed doing the same.
     ours, theirs : callable
-    distance : callable, or None
-        Of what `theirs` returns, how far it is from our answer, in our standard errors; None where there is no answer.
+    distance : callable, optional
+        Of what `theirs` returns, how far it is from our answer, in our standard errors.
+    judged : callable, optional
+        Of what `theirs` returns, further figures by the headings of columns.
     """
 
-    name: str
     timed: str
     ours: Work
     theirs: Work
-    distance: Callable[[Any], float] | None = None
+    distance: Callable[[Any], float | None] = lambda _: None
+    judged: Callable[[Any], Mapping[str, float | None]] = lambda _: {}
 
 
 @dataclass(frozen=True)
 class Contest:
-    """One problem and who answers it; `make` prepares a rival or says by an error why it cannot be."""
+    """One problem and who answers it; each value prepares a rival or says by an error why it cannot be."""
 
     problem: str
     cells: int
-    rivals: dict[str, Callable[[], Rival]]
+    rivals: Mapping[str, Callable[[], Rival]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Result:
     peer_ms: float
     ratio: float
     distance: float | None
+    judged: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def distance_from(x: NDArray, variances: NDArray) -> Callable[[NDArray], float]:
@@ -78,25 +80,24 @@ def held(contest: Contest, budget: float) -> tuple[list[Result], dict[str, str]]
     results, absent = [], {}
     for name, make in contest.rivals.items():
         try:
-            results.append(_duel(contest, make(), budget))
+            results.append(Result(contest.problem, contest.cells, name, *_duel(make(), budget)))
         except Exception as error:  # of others' code, or of what it needs
             absent[f"{name} on {contest.problem}"] = f"{type(error).__name__}: {error}".splitlines()[0]
     return results, absent
 
 
-def _duel(contest: Contest, rival: Rival, budget: float) -> Result:
+def _duel(rival: Rival, budget: float) -> tuple[Any, ...]:
+    """The figures of a result."""
     rival.ours()
     answer = rival.theirs()  # the first call compiles and loads
-    distance = None if rival.distance is None else rival.distance(answer)
-    repeats = [_repeats(rival.ours), _repeats(rival.theirs)]
-    times: list[tuple[float, float]] = []
+    judged = rival.distance(answer), rival.judged(answer)
+    pair = [(work, _repeats(work)) for work in (rival.ours, rival.theirs)]
+    times: list[list[float]] = []
     start = time.perf_counter()
     while len(times) < LEAST_ROUNDS or (len(times) < MOST_ROUNDS and time.perf_counter() - start < budget):
-        ours, theirs = (_turn(work, count) for work, count in zip((rival.ours, rival.theirs), repeats, strict=True))
-        times.append((ours, theirs))
-    ours_ms, peer_ms = (1e3 * median(column) for column in zip(*times, strict=True))
-    ratio = median(theirs / ours for ours, theirs in times)
-    return Result(contest.problem, contest.cells, rival.name, rival.timed, ours_ms, peer_ms, ratio, distance)
+        times.append([_turn(*own) for own in pair])
+    ours, theirs = (1e3 * median(column) for column in zip(*times, strict=True))
+    return rival.timed, ours, theirs, median(own[1] / own[0] for own in times), *judged
 
 
 def _repeats(work: Work) -> int:

@@ -1,4 +1,4 @@
-"""Least squares under A x = 0 as anybody has them: scipy's lsmr and splu, and the quadratic programs of clarabel."""
+"""Least squares under A x = 0 as anybody has them: scipy's lsmr, lsqr and splu, and clarabel's programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import lsmr, splu
+from scipy.sparse.linalg import lsmr, lsqr, splu
 
 MOST_EQUATIONS = 20_000  # beyond, factors of A Sigma A' take gigabytes
 TOLERANCE = 1e-13
@@ -25,6 +25,12 @@ def by_lsmr(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:
         return y - deviations * (scaled @ multipliers)
 
     return work
+
+
+def by_lsqr(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
+    """Sums, (n,), by iterations with their default tolerance for leaves that S, (n, leaves), sums."""
+    weights = 1 / np.sqrt(variances)
+    return np.asarray(S @ lsqr(sparse.diags_array(weights) @ S, weights * y)[0])
 
 
 def by_splu(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:

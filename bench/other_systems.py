@@ -1,7 +1,7 @@
 """Systems for tables whose sources lie in a folder, run as they come on small problems.
 
 Each gives one or more `Case`: a problem, what was measured, and the answer that the system gave to it, in its own form.
-Nothing of them is part of this repository; `bench.judged` says where their sources are looked for.
+Nothing of them is part of this repository; `bench.peers` says where their sources are looked for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from bench.measuring import timed
-from blue_solvers import blue
 from blue_solvers.adapters import answer_from, problem_from_measurements
 from constraint_builders import Problem, Schema, Spine
 
@@ -41,11 +38,8 @@ class Case:
     ----------
     system, task : str
     problem : Problem
-    y : ndarray, (n,)
-    x : ndarray, (n,)
-        Its answer over the observed layout.
-    seconds : float
-        Of the system's own work, after it was loaded; of ours from the problem to the estimate, proof apart.
+    y, x : ndarray, (n,)
+        What was measured, and its answer over the observed layout.
     work : callable
         The same once more; it may print.
     """
@@ -55,12 +49,7 @@ class Case:
     problem: Problem
     y: NDArray
     x: NDArray
-    seconds: float
     work: Callable[[], object]
-
-    def again(self) -> None:
-        """The same work once more, without a word."""
-        _timed(self.work)
 
 
 @dataclass(frozen=True)
@@ -114,10 +103,10 @@ def _on_path(folder: Path | None) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What work without a word gives, and its seconds."""
+def silent(work: Callable[[], Any]) -> Any:
+    """What work gives, without what it prints."""
     with redirect_stdout(StringIO()):
-        return timed(work, time.perf_counter)
+        return work()
 
 
 def _kron(factors: list[NDArray]) -> NDArray:
@@ -139,11 +128,11 @@ def sea_blue(folder: Path) -> Iterator[Case]:
             means, variances, _ = theirs.run_aggregation_step(made)
             return theirs.down_pass(made, means, variances)[0]
 
-        tables, seconds = _timed(passes)
+        tables = silent(passes)
         tables = {key: np.asarray(own, dtype=float) for key, own in tables.items()}
         for order, said in (("C", "lists as documented"), ("F", 'lists read with order="F"')):
             x = answer_from(problem, tables, order=order)
-            yield Case(f"SEA BLUE, {said}", Margins(shape).task, problem, y, x, seconds, passes)
+            yield Case(f"SEA BLUE, {said}", Margins(shape).task, problem, y, x, passes)
 
 
 def _problem_of_histogram(made: Any, shape: tuple[int, ...]) -> tuple[Problem, NDArray]:
@@ -186,11 +175,11 @@ def hdmm(folder: Path) -> Iterator[Case]:
         def solve(A: Any = A, answers: list[NDArray] = answers) -> NDArray:
             return A.pinv() @ np.concatenate(answers)
 
-        found, seconds = _timed(solve)
+        found = silent(solve)
         names, cells = margins.names, np.asarray(found)
         x = answer_from(problem, {tuple(names[a] for a in axes): margins.matrix(axes) @ cells for axes in weights})
         task = f"{margins.task}, variances from 1/4 to 4"
-        yield Case("HDMM, least squares of marginals", task, problem, y, x, seconds, solve)
+        yield Case("HDMM, least squares of marginals", task, problem, y, x, solve)
 
 
 def _order_of(A: Any, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -219,10 +208,10 @@ def residual_planner(folder: Path) -> Iterator[Case]:
             planner.measurement()
             planner.reconstruction()
 
-        _, seconds = _timed(plan)
+        silent(plan)
         tables = Problem(margins.schema, {margins.called(axes): 1.0 for axes in margins.tables})
         problem, y, x = _of_residuals(planner, margins, answer_from(tables, planner, names))
-        yield Case("ResidualPlanner+", f"{margins.task}, from its own residuals", problem, y, x, seconds, plan)
+        yield Case("ResidualPlanner+", f"{margins.task}, from its own residuals", problem, y, x, plan)
 
 
 def _of_residuals(planner: Any, margins: Margins, answer: NDArray) -> tuple[Problem, NDArray, NDArray]:
@@ -282,7 +271,7 @@ def blue_down(folder: Path) -> Iterator[Case]:
         state = lower["State"]
         return {"State": state, "County": best, "Block": blocks}
 
-    found, seconds = _timed(passes)
+    found = silent(passes)
     split = {}
     for level, frame in found.items():
         rows = [
@@ -292,7 +281,7 @@ def blue_down(folder: Path) -> Iterator[Case]:
         ]  # fmt: skip
         split[level] = pd.DataFrame(rows, columns=["geocode", "query_shape", "value"])
     x, task = answer_from(problem, split, names), "a state of 25 geounits, four tables each"
-    yield Case("census-bluedown, linear passes", task, problem, y, x, seconds, passes)
+    yield Case("census-bluedown, linear passes", task, problem, y, x, passes)
 
 
 def private_pgm(folder: Path | None) -> Iterator[Case]:
@@ -312,9 +301,9 @@ def private_pgm(folder: Path | None) -> Iterator[Case]:
     from_2_0 = hasattr(estimation, "MirrorDescent")
     descent = estimation.MirrorDescent().estimate if from_2_0 else estimation.mirror_descent
     descend = partial(descent, domain, measurements, known_total=total, iters=1000)
-    model, seconds = _timed(descend)
+    model = silent(descend)
     x, task = answer_from(problem, model), f"{margins.task}, standard deviation 2, cells around 40"
-    yield Case("private-pgm, mirror descent", task, problem, y, x, seconds, descend)
+    yield Case("private-pgm, mirror descent", task, problem, y, x, descend)
 
 
 SYSTEMS: dict[str, Callable[[Any], Iterator[Case]]] = {  # by their repositories
@@ -329,37 +318,14 @@ SYSTEMS: dict[str, Callable[[Any], Iterator[Case]]] = {  # by their repositories
 ON_PYPI = {"ryan112358/private-pgm": "mbi"}  # modules that a package index has too
 
 
-def cases_of(repository: str, folder: Path | None) -> list[Case]:
-    """What a system gave to its problems, ours beside; raises whatever the system raises.
-
-    Parameters
-    ----------
-    repository : str
-        One of `SYSTEMS`.
-    folder : Path, or None
-        Where clones lie; what is not there is taken from the environment if a package index has it.
+def source_of(repository: str, folder: Path | None) -> Path | None:
+    """Where a system's clone lies; None where it is taken from the environment, if a package index has it.
 
     Raises
     ------
     FileNotFoundError
         If the system is in neither.
     """
-    found: list[Case] = []
-    for case in SYSTEMS[repository](_source_of(repository, folder)):
-        if not found or found[-1].problem is not case.problem:
-            blue(case.problem) @ case.y
-            ours = partial(_ours, case)
-            x, seconds = _timed(ours)
-            found.append(Case("ours", case.task, case.problem, case.y, x, seconds, ours))
-        found.append(case)
-    return found
-
-
-def _ours(case: Case) -> NDArray:
-    return blue(case.problem) @ case.y
-
-
-def _source_of(repository: str, folder: Path | None) -> Path | None:
     if folder is not None and (own := folder / repository.partition("/")[2]).is_dir():
         return own
     module = ON_PYPI.get(repository)

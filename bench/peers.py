@@ -1,15 +1,23 @@
-"""Ours and others interleaved, in one run: how many times as long they take, and how far their answers are from ours.
+"""Ours and others interleaved: how many times as long they take, and how far their answers are from the best.
 
     python -m bench peers                    some minutes
     python -m bench peers --quick            small problems, a minute
-    python -m bench peers --peers FOLDER     also systems whose repositories lie in FOLDER, as for `judged`
-    python -m bench peers --keep [PLACE]     keeps the ratios as JSON, in bench/history/ or at PLACE
+    python -m bench peers --peers FOLDER     also systems for tables whose repositories lie in FOLDER
+    python -m bench peers --keep [PLACE]     keeps the figures as JSON, in bench/history/ or at PLACE
 
 A row is a problem and a peer. "apply": both were prepared, and answer again; "from the problem": both start with what
 was measured, loaded and described; "frames": both are given the same data frames. Times are medians, in milliseconds of
 processor on one BLAS thread; the ratio, peer over ours, is the median over rounds that time one after the other.
-Distance is the largest difference from our answer in any cell, in our standard errors. Peers for any equalities are
-given these, while ours finds them from the problem. Who is not there is named below.
+Peers for any equalities are given these, while ours finds them from the problem.
+
+"distance" is the largest difference from our answer in any cell, in our standard errors; "proved" bounds how far any
+figure and any combination of them is from the best estimate, by certificate; "disagreement" is what sums miss. Of
+forecasts "leaf error" is the root mean square of what bottom series are off the truth, and "squares" what is minimised,
+over the least. Variances of forecasts are the numbers of leaves, or these times factors from 0.01 to 100.
+
+Of hierarchicalforecast (extra ``forecasts``), and of general least squares as anybody writes them with scipy. Systems
+that are not on PyPI are run from clones of their repositories, JordanAwan/SeaBlue in FOLDER/SeaBlue and so on, with
+what these need installed. Who is not there is named below. What they gave is in docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -26,20 +34,23 @@ from scipy import sparse
 from bench import forecast_peers, general_peers
 from bench.compare import FOLDER, write
 from bench.contests import Contest, Result, Rival, distance_from, held
-from bench.judged import MOST_DENSE
 from bench.measuring import parser_of, print_table
-from bench.other_systems import SYSTEMS, Case, cases_of
+from bench.other_systems import SYSTEMS, Case, silent, source_of
 from bench.problems import m5, margins, tree
-from blue_solvers import BlueOperator, blue
+from blue_solvers import blue, certify
+from blue_solvers.adapters import ExactMinTrace
 from constraint_builders import Problem, gallery
 
 SEED = 2024
-HEADER = ["problem", "cells", "peer", "timed", "ours ms", "peer ms", "peer / ours", "distance"]
+MOST_DENSE = 3_000  # series above which dense matrices are not made
+FIGURES = ("proved", "disagreement", "leaf error", "squares")
+HEADER = ["problem", "cells", "peer", "timed", "ours ms", "peer ms", "peer / ours", "distance", *FIGURES]
 GENERAL = {
     "scipy lsmr": ("apply", general_peers.by_lsmr),
     "scipy splu": ("apply", general_peers.by_splu),
     "clarabel": ("from the problem", general_peers.by_clarabel),
 }
+Rivals = dict[str, Callable[[], Rival]]
 
 
 def main(argv: list[str]) -> None:
@@ -71,6 +82,11 @@ def _held(
         yield from found
 
 
+def _row(own: Result) -> list[object]:
+    figures = [own.ours_ms, own.peer_ms, own.ratio, own.distance, *map(own.judged.get, FIGURES)]
+    return [own.problem, own.cells, own.peer, own.timed, *figures]
+
+
 def _contests(quick: bool) -> Iterator[Contest]:
     named: dict[str, Callable[[], Problem]] = {"PL94, one recode": gallery.pl94, "4^4": partial(gallery.cube, 4, 4)}
     if not quick:
@@ -80,69 +96,89 @@ def _contests(quick: bool) -> Iterator[Contest]:
             "2 to 9 levels, three-way": partial(margins, [*range(2, 10)], 3),
         }
     for name, make in named.items():
-        yield _of_tables(name, make())
+        problem = make()
+        if problem.desired.size != problem.observed.size:  # others give what was measured
+            problem = problem.observing()
+        y = np.random.default_rng(SEED).standard_normal(problem.observed.size) * np.sqrt(problem.variances)
+        yield Contest(name, y.size, _general(problem, y))
     yield from _of_hierarchy("tree of 1,000 leaves", tree(1_000), 1)
     yield from _of_hierarchy("M5's shape, a fortieth of its items", m5(40), 4)
     if not quick:
         yield from _of_hierarchy("M5's shape, 42,840 series", m5(), 28)
 
 
-def _of_tables(name: str, problem: Problem) -> Contest:
-    if problem.desired.size != problem.observed.size:  # others give what was measured
-        problem = Problem(problem.schema, problem.observed.tables(problem.variances))
-    P = blue(problem)
-    y = np.random.default_rng(SEED).standard_normal(problem.observed.size) * np.sqrt(problem.variances)
-    return Contest(name, y.size, _general(problem, P, y))
-
-
-def _general(problem: Problem, P: BlueOperator, y: NDArray) -> dict[str, Callable[[], Rival]]:
+def _general(problem: Problem, y: NDArray) -> Rivals:
     """Peers for any equalities."""
-    distance = distance_from(P @ y, P.variances())
+    P = blue(problem)
+    distance, proved = distance_from(P @ y, P.variances()), partial(_proved, problem, y)
     ours = {"apply": lambda: P @ y, "from the problem": lambda: blue(problem.replace()) @ y}
 
     def rival(name: str) -> Rival:
-        timed, make = GENERAL[name]
-        theirs = make(problem.constraint_matrix(), problem.variances, y)
-        return Rival(name, timed, ours[timed], theirs, distance)
+        kind, make = GENERAL[name]
+        return Rival(kind, ours[kind], make(problem.constraint_matrix(), problem.variances, y), distance, proved)
 
     return {name: partial(rival, name) for name in GENERAL}
 
 
+def _proved(problem: Problem, y: NDArray, x: NDArray) -> dict[str, float | None]:
+    proof = certify(problem, y, x)
+    return {"proved": proof.bound, "disagreement": proof.violation}
+
+
 def _of_hierarchy(name: str, S: sparse.csr_array, horizon: int) -> Iterator[Contest]:
-    """One column by any means, and a horizon in data frames."""
-    rng = np.random.default_rng(SEED)
-    leaves = np.asarray(S.sum(axis=1)).ravel().astype(float)
-    variances = leaves * rng.uniform(0.5, 2, leaves.size)
-    Y = rng.gamma(0.3, 4, (S.shape[1], horizon))
-    Y = S @ Y + rng.normal(size=(S.shape[0], horizon)) * np.sqrt(variances)[:, None]
-    problem = Problem.from_summing_matrix(S, variances)
+    """One column by any means, a horizon in data frames, and forecasts that are not negative."""
+    rng, leaves = np.random.default_rng(SEED), np.asarray(S.sum(axis=1)).ravel().astype(float)
+    kinds = {name: leaves, f"{name}, spread 1 to 10,000": leaves * 10 ** rng.uniform(-2, 2, leaves.size)}
+    for called, variances in kinds.items():
+        truth = S @ rng.gamma(0.3, 4, (S.shape[1], horizon))
+        Y = truth + rng.normal(size=truth.shape) * np.sqrt(variances)[:, None]
+        yield from _of_forecasts(called, S, variances, truth[:, 0].copy(), Y)
+
+
+def _of_forecasts(name: str, S: sparse.csr_array, variances: NDArray, truth: NDArray, Y: NDArray) -> Iterator[Contest]:
+    problem, y = Problem.from_summing_matrix(S, variances), Y[:, 0].copy()
     P = blue(problem)
-    y = Y[:, 0].copy()
     distance = distance_from(P @ y, P.variances())
+    best = partial(_ours, S, variances, y, nonnegative=True)
+
+    def judged(x: NDArray) -> dict[str, float | None]:
+        off = (x - truth)[-S.shape[1] :]
+        return {**_proved(problem, y, x), "leaf error": float(np.sqrt(np.mean(off**2)))}
+
+    def squares(x: NDArray) -> float:
+        return float(np.sum((x - y) ** 2 / variances))
 
     def of_arrays(called: str) -> Rival:
         _refuse_dense(called, S.shape)
-        theirs = forecast_peers.of_arrays(called)
-        ours = partial(_whole, S, variances, y)
-        return Rival(called, "from the problem", ours, lambda: theirs(S, variances, y), distance)
-
-    sparse_peers = {called: partial(of_arrays, called) for called in ("MinTraceSparse", "MinTrace")}
-    yield Contest(name, y.size, _general(problem, P, y) | sparse_peers)
-    made: list[forecast_peers.Frames] = []
+        whole = lambda: blue(Problem.from_summing_matrix(S, variances)) @ y  # noqa: E731
+        return Rival("from the problem", whole, partial(answers[called], S, variances, y), distance, judged)
 
     def in_frames(called: str) -> Rival:
         _refuse_dense(called, S.shape)
-        frames = made[0] if made else forecast_peers.Frames(S, variances, Y)
-        made[:] = [frames]
-        off = distance_from(P @ Y, P.variances())
-        return Rival(called, "frames", frames.ours, partial(frames.theirs, called), off)
+        frames = forecast_peers.Frames(S, variances, Y)
+        return Rival("frames", frames.ours, partial(frames.theirs, called), distance_from(P @ Y, P.variances()))
 
-    rivals = {called: partial(in_frames, called) for called in ("MinTraceSparse", "MinTrace")}
-    yield Contest(f"{name}, horizon {horizon}", Y.size, rivals)
+    def not_negative(qp: bool) -> Rival:
+        theirs = partial(forecast_peers.of_arrays("MinTraceSparse", nonnegative=True, qp=qp), S, variances, y)
+        least = squares(best())
+        return Rival("not negative", best, theirs, judged=lambda x: {**judged(x), "squares": squares(x) / least})
+
+    answers = {
+        "ExactMinTrace": _ours,
+        "scipy lsqr, default": general_peers.by_lsqr,
+        "MinTraceSparse": forecast_peers.of_arrays("MinTraceSparse"),
+        "MinTraceSparse, wls_struct": forecast_peers.of_arrays("MinTraceSparse", "wls_struct"),
+        "MinTrace": forecast_peers.of_arrays("MinTrace"),
+    }
+    rivals: Rivals = _general(problem, y) | {called: partial(of_arrays, called) for called in answers}
+    rivals |= {f"MinTraceSparse, qp={qp}": partial(not_negative, qp) for qp in (True, False)}
+    yield Contest(name, y.size, rivals)
+    frames = {called: partial(in_frames, called) for called in ("MinTraceSparse", "MinTrace")}
+    yield Contest(f"{name}, horizon {Y.shape[1]}", Y.size, frames)
 
 
-def _whole(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
-    return blue(Problem.from_summing_matrix(S, variances)) @ y
+def _ours(S: sparse.csr_array, variances: NDArray, y: NDArray, **options: bool) -> NDArray:
+    return ExactMinTrace(covariance=variances, **options).fit_predict(S, y[:, None])["mean"][:, 0]
 
 
 def _refuse_dense(called: str, shape: tuple[int, int]) -> None:
@@ -153,7 +189,7 @@ def _refuse_dense(called: str, shape: tuple[int, int]) -> None:
 def _of_system(repository: str, folder: Path | None, absent: dict[str, str]) -> Iterator[Contest]:
     """A system that brings its problems."""
     try:
-        cases = [case for case in cases_of(repository, folder) if case.system != "ours"]
+        cases = list(SYSTEMS[repository](source_of(repository, folder)))
     except Exception as error:  # of others' code, or of what it needs
         absent[repository] = f"{type(error).__name__}: {error}".splitlines()[0]
         return
@@ -163,9 +199,6 @@ def _of_system(repository: str, folder: Path | None, absent: dict[str, str]) -> 
 
 def _rival_of(case: Case) -> Rival:
     P = blue(case.problem)
-    off, ours = distance_from(P @ case.y, P.variances())(case.x), lambda: blue(case.problem.replace()) @ case.y
-    return Rival(case.system, "from the problem", ours, case.again, lambda _: off)
-
-
-def _row(own: Result) -> list[object]:
-    return [own.problem, own.cells, own.peer, own.timed, own.ours_ms, own.peer_ms, own.ratio, own.distance]
+    off, judged = distance_from(P @ case.y, P.variances())(case.x), _proved(case.problem, case.y, case.x)
+    ours = lambda: blue(case.problem.replace()) @ case.y  # noqa: E731
+    return Rival("from the problem", ours, partial(silent, case.work), lambda _: off, lambda _: judged)

@@ -58,7 +58,7 @@ def test_a_contest_measures_who_is_there_and_names_who_is_not(monkeypatch: pytes
         raise ModuleNotFoundError("No module named 'nobody'\nat all")
 
     off = distance_from(np.zeros(2), np.array([0.0, 4.0]))
-    rivals = {"slow": lambda: Rival("slow", "apply", work(2_000), work(200_000), off), "nobody": absent}
+    rivals = {"slow": lambda: Rival("apply", work(2_000), work(200_000), off), "nobody": absent}
     found, lacking = held(Contest("numbers", 2, rivals), 0.0)
     assert lacking == {"nobody on numbers": "ModuleNotFoundError: No module named 'nobody'"}
     (slow,) = found
@@ -70,7 +70,7 @@ def test_a_contest_measures_who_is_there_and_names_who_is_not(monkeypatch: pytes
 def test_turns_are_taken_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contests, "LEAST_TURN", 1e-4)
     taken: list[str] = []
-    rival = Rival("other", "apply", lambda: taken.append("ours"), lambda: taken.append("theirs"))
+    rival = Rival("apply", lambda: taken.append("ours"), lambda: taken.append("theirs"))
     held(Contest("none", 1, {"other": lambda: rival}), 0.0)
     changes = [own for own, before in zip(taken[1:], taken[:-1], strict=True) if own != before]
     assert len(changes) >= 2 * contests.LEAST_ROUNDS
@@ -100,6 +100,10 @@ def test_a_quick_run_needs_scipy_alone(
     kept = compare.read(tmp_path / "kept.json")
     assert kept["machine"]["note"] == "a test"
     assert kept["results"]["4^4", "scipy splu"]["distance"] < 1e-9
+    assert kept["results"]["4^4", "scipy splu"]["judged"]["proved"] < 1e-9
+    lsqr = kept["results"]["tree of 1,000 leaves", "scipy lsqr, default"]
+    assert lsqr["distance"] <= lsqr["judged"]["proved"] < 0.1
+    assert 0 < lsqr["judged"]["leaf error"] < 10
     assert any("clarabel" in name for name in kept["absent"])
 
 
