@@ -266,7 +266,7 @@ def _of_planner(problem: Problem, planner: Any, variables: Sequence[str]) -> Tab
     missing = [clique for clique, own in answers.items() if own is None]
     if missing:
         raise ValueError(f"the planner has no answer of {missing[0]}: call measurement() and reconstruction() first")
-    return _of_mapping(problem, answers)
+    return _of_mapping(problem, {clique: np.ravel(own) for clique, own in answers.items()})  # its total is 1 x 1
 
 
 def _are_frames(source: Mapping[Any, Any]) -> bool:

@@ -42,7 +42,7 @@ class Model(Mapping[Any, Any]):
 
 def planner(bases: list[str]) -> Any:
     """As ResidualPlanner+'s."""
-    answers = {(): [DETAIL.sum()], (0,): DETAIL.sum(axis=1), (0, 1): DETAIL.ravel()}
+    answers = {(): [[DETAIL.sum()]], (0,): DETAIL.sum(axis=1), (0, 1): DETAIL.ravel()}
     own = {att: SimpleNamespace(get_noisy_answer_vector=lambda a=a: np.asarray(a)) for att, a in answers.items()}
     return SimpleNamespace(marg_dict=own, bases=bases)
 
