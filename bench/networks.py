@@ -8,7 +8,7 @@
    how far scipy's lsqr leaves variances from the exact ones, where dense algebra has these.
 2. What each of 10,000 further differences would tell of one leaf.
 3. The hour of the grid that ships, within its bounds: CPU milliseconds, and how far answers are from the published one,
-   by ours, by clarabel, and by cvxpy where it is installed; and of each of a day's hours, that hour and 23 like it, as
+   by ours and by clarabel; and of each of a day's hours, that hour and 23 like it, as
    columns of one problem, and with weights of their own as blocks of one.
 4. Small networks of differences whose nodes are within bounds, some of them at one: how often 90 % intervals by
    inverted tests hold the node, and how long they are, beside those without bounds.
@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 import numpy as np
 import polars as pl
@@ -34,6 +35,7 @@ from blue_solvers.normal_equations.factorisation import factorise
 
 DENSE = 4_000  # leaves up to which variances are compared
 CANDIDATES, ROUNDS, DRAWS, HOURS = 10_000, 3, 200, 24
+PLACES = ("at the lower bound", "at the upper bound", "between", "half an error from one")  # of the first nodes
 Design = tuple[str, sparse.csr_array, NDArray]
 
 
@@ -65,18 +67,18 @@ def designs(quick: bool) -> Iterator[Design]:
     rng = np.random.default_rng(1)
     for side in (60, 300) if quick else (60, 300, 1_000):
         number = np.arange(side * side).reshape(side, side)
-        pairs = [
-            np.stack([a.ravel(), b.ravel()], axis=1)
-            for a, b in ((number[:, 1:], number[:, :-1]), (number[1:], number[:-1]))
-        ]
-        S = sparse.vstack([differences(np.concatenate(pairs), side * side), np.eye(1, side * side)], format="csr")
+        across, down = np.stack([number[:, 1:], number[:, :-1]], -1), np.stack([number[1:], number[:-1]], -1)
+        pairs = np.concatenate([across.reshape(-1, 2), down.reshape(-1, 2)])
+        S = sparse.vstack([differences(pairs, side * side), np.eye(1, side * side)], format="csr")
         yield f"grid, {side} x {side}", sparse.csr_array(S), rng.uniform(0.5, 2, S.shape[0])
     for nodes in (2_000,) if quick else (2_000, 50_000):
         above = np.maximum(np.arange(1, nodes) - rng.integers(1, 30, nodes - 1), 0)
         near = rng.integers(0, nodes - 40, nodes // 2)
-        pairs = np.concatenate(
-            [np.stack([np.arange(1, nodes), above], 1), np.stack([near, near + rng.integers(1, 40, near.size)], 1)]
+        ends = (
+            np.concatenate([np.arange(1, nodes), near]),
+            np.concatenate([above, near + rng.integers(1, 40, near.size)]),
         )
+        pairs = np.stack(ends, axis=1)
         flows = sparse.csr_array(sparse.diags_array(rng.uniform(1, 50, len(pairs))) @ differences(pairs, nodes))
         S = sparse.vstack([flows, differences(pairs, nodes).T @ flows, np.eye(1, nodes)], format="csr")
         yield f"power flows, {nodes:,} nodes", sparse.csr_array(S), rng.uniform(0.5, 2, S.shape[0])
@@ -106,22 +108,19 @@ def beside_a_factorisation(name: str, S: sparse.csr_array, variances: NDArray) -
 def held_within_bounds(runs: int) -> Iterator[list[object]]:
     """Rows of the fourth table, of so many networks of 8 nodes; coverage has a standard error of 0.03 of 100."""
     rng, nodes = np.random.default_rng(4), 8
-    places = {"at the lower bound": 0, "at the upper bound": 1, "between": 2, "half an error from one": 3}
-    held, lengths = np.zeros((2, len(places))), np.zeros((2, len(places)))
+    held, lengths = np.zeros((2, len(PLACES))), np.zeros((2, len(PLACES)))
     for _ in range(runs):
-        pairs = np.concatenate([np.stack([np.arange(1, nodes), rng.integers(0, np.arange(1, nodes))], 1)])
-        pairs = np.concatenate([pairs, [rng.choice(nodes, 2, replace=False) for _ in range(6)]])
+        tree = np.stack([np.arange(1, nodes), rng.integers(0, np.arange(1, nodes))], 1)
+        pairs = np.concatenate([tree, [rng.choice(nodes, 2, replace=False) for _ in range(6)]])
         S = sparse.csr_array(sparse.vstack([differences(pairs, nodes), np.eye(2, nodes, nodes - 2)]))
         truth = np.concatenate([[0.0, 4.0, 2.0, 0.3], rng.uniform(0, 4, nodes - 4)])
         y = S @ truth + rng.standard_normal(S.shape[0])
-        found = least_squares(S, y, 1.0, certify=False)
-        within = inverted_intervals(found, y, list(places.values()), 0.9, draws=DRAWS, rng=rng, bounds=(0.0, 4.0))
-        plain = [own[list(places.values())] for own in found.interval(0.9)]
-        for row, (lower, upper) in enumerate(((within.lower, within.upper), plain)):
-            true = truth[list(places.values())]
-            held[row] += (lower <= true + 1e-6) & (true <= upper + 1e-6)
-            lengths[row] += upper - lower
-    for number, name in enumerate(places):
+        found, first = least_squares(S, y, 1.0, certify=False), np.arange(len(PLACES))
+        within = inverted_intervals(found, y, first.tolist(), 0.9, draws=DRAWS, rng=rng, bounds=(0.0, 4.0))
+        for row, (lower, upper) in enumerate(((within.lower, within.upper), found.interval(0.9))):
+            held[row] += (lower[first] <= truth[first] + 1e-6) & (truth[first] <= upper[first] + 1e-6)
+            lengths[row] += (upper - lower)[first]
+    for number, name in enumerate(PLACES):
         yield [name, *held[:, number] / runs, *lengths[:, number] / runs]
 
 
@@ -136,11 +135,8 @@ def hour() -> Iterator[list[object]]:
         "ours, proved": lambda: ols(Problem.from_matrix(A, 1 / weights), y, bounds=(lower, np.inf)).observed,
         "ours, of a problem that is kept": lambda: ols(kept, y, bounds=(lower, np.inf)).observed,
     }
-    for name, make in (("clarabel", by_clarabel), ("cvxpy", by_cvxpy)):
-        try:
-            ways[name] = make(A, 1 / weights, y, lower)
-        except ImportError:
-            continue
+    if find_spec("clarabel"):
+        ways["clarabel"] = by_clarabel(A, 1 / weights, y, lower)
     rng = np.random.default_rng(6)
     like = np.vstack([y, y * rng.uniform(0.95, 1.05, (HOURS - 1, y.size))])
     own = np.vstack([weights, weights * rng.uniform(0.9, 1.1, (HOURS - 1, y.size))])
@@ -176,18 +172,3 @@ def balances(names: list[str]) -> tuple[sparse.csr_array, NDArray]:
     number = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     A = sparse.csr_array((values.astype(float), (number, columns)), shape=(len(rows), len(names)))
     return A, np.where(np.isin(kind, ["TI", "ID"]), -np.inf, 1.0)
-
-
-def by_cvxpy(A: sparse.csr_array, variances: NDArray, y: NDArray, lower: NDArray) -> Callable[[], NDArray]:
-    """The same as a model of vectors."""
-    import cvxpy
-
-    held = np.flatnonzero(np.isfinite(lower))
-
-    def work() -> NDArray:
-        x = cvxpy.Variable(y.size)
-        objective = cvxpy.sum_squares(cvxpy.multiply(1 / np.sqrt(variances), x - y))
-        cvxpy.Problem(cvxpy.Minimize(objective), [A @ x == 0, x[held] >= lower[held]]).solve(solver="CLARABEL")
-        return x.value
-
-    return work

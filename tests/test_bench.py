@@ -9,9 +9,9 @@ import pytest
 
 from bench import two_cores
 from bench.__main__ import measurements
+from bench.certificates import broken, collect, read, table
 from bench.papers import paper_times, squared_error_rule, unequal_variances
 from bench.papers.printed_figures import TABLE_2, TABLE_3, Comparison
-from bench.synthetic_answers import broken, collect, read, table
 from blue_solvers import blue
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders import Spine, gallery
@@ -109,8 +109,9 @@ def test_answers_to_invented_problems_break_no_promise(tmp_path: Path) -> None:
     assert read(records) == collect(6, records, workers=1) == found
     assert len({tuple(row) for row in table(found)}) == 1
     exact = next(answer for answer in found if answer.verdict == "exact")
-    for change in ({"error": 2e-8}, {"variance": 2e-7}, {"known": 65.0}, {"bound": 1e-12, "error": 1e-9}):
-        assert len(broken([replace(exact, **change)])) == 1
+    for name, off in {"error": 2e-8, "variance": 2e-7, "known": 65.0}.items():
+        assert len(broken([replace(exact, off={**exact.off, name: off})])) == 1
+    assert len(broken([replace(exact, bound=1e-12, off={"error": 1e-9})])) == 1
 
 
 def test_what_two_threads_would_give_is_worked_out_from_parts(monkeypatch: pytest.MonkeyPatch) -> None:
