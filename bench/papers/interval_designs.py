@@ -28,11 +28,12 @@ Noisy intervals are 1.96 standard deviations to each side, as the paper's 31.230
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bench.papers.printed_figures import TABLE_4, TABLE_5, TABLE_6, Comparison
 from bench.problems import BLOCKS as STATE
@@ -44,6 +45,7 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table
 from noise_mechanisms import draw_noise
 
+Booleans = NDArray[np.bool_]
 Draw = Callable[[np.random.Generator], Float]  # of true counts
 SEED = 2025
 MULTI = "PL94 Multi"
@@ -92,25 +94,22 @@ def designs(names: Iterable[str]) -> Iterator[Design]:
     """The designs of some rows."""
     for name in names:
         if name == "PL94 Block":
-            P = blue(_discrete(gallery.pl94_block()))
-            truth = _blocks_of_rhode_island() or _simulated_counts(int(np.prod(P.problem.schema.shape)))
-            yield Design(name, P, truth, covered=SUMMARY_FILE)
+            base = gallery.pl94_block()
+            truth = _blocks_of_rhode_island() or _simulated_counts(int(np.prod(base.schema.shape)))
+            yield Design(name, _prepared(base), truth, covered=SUMMARY_FILE)
         elif name == MULTI:
-            P = blue(_discrete(gallery.pl94_counties(55, recoded=False)))
-            covered = SUMMARY_FILE + ABOVE_BLOCKS
-            yield Design(name, P, None, PAPER_REPLICATES * DRAWS, RELEASED_LEVEL, 1, covered)
+            P, draws = _prepared(gallery.pl94_counties(55, recoded=False)), PAPER_REPLICATES * DRAWS
+            yield Design(name, P, None, draws, RELEASED_LEVEL, 1, SUMMARY_FILE + ABOVE_BLOCKS)
         elif name == "DHC State":
-            yield Design(name, blue(_discrete(gallery.dhc())), paper_replicates=1)
+            yield Design(name, _prepared(gallery.dhc()), paper_replicates=1)
         else:
             k = int(name[0])
-            yield Design(name, blue(_discrete(gallery.cube(k, k))), _simulated_counts(k**k))
+            yield Design(name, _prepared(gallery.cube(k, k)), _simulated_counts(k**k))
 
 
-def _discrete(base: Problem) -> Problem:
-    """The same problem with discrete Gaussian noise."""
-    variances = {str(name): values for name, values in base.observed.tables(base.variances).items()}
-    desired = [str(name) for name in base.desired.names]
-    return Problem(base.schema, variances, desired=desired, noise="discrete_gaussian")
+def _prepared(base: Problem) -> BlueOperator:
+    """Of the same problem with discrete Gaussian noise."""
+    return blue(base.replace(noise=base.noise.of_law("discrete_gaussian")))
 
 
 def _simulated_counts(size: int) -> Draw:
@@ -143,68 +142,45 @@ def _blocks_of_rhode_island() -> Draw | None:
 
 
 def tables_4_to_6(design: Design, replicates: int, rng: np.random.Generator) -> Iterator[Comparison]:
-    """Coverage and widths of one design."""
-    measure = _Replicates(design, rng)
-    for _ in range(replicates):
-        measure.add()
-    row, figures = design.name, [f"{method} {kind}" for method in ("noisy", *METHODS) for kind in KINDS]
-    if row in TABLE_4:
-        yield from measure.compared("4", METHODS, measure.covered, TABLE_4[row], digits=4)
-    yield from measure.compared("5", figures, measure.given, TABLE_5[row])
-    if row in TABLE_6:
-        yield from measure.compared("6", figures[2:], measure.others, TABLE_6[row])
+    """Coverage and widths of one design; of a split that does not come out only noisy figures are compared."""
+    row, problem = design.name, design.P.problem
+    names = {table.name for table in problem.observed_tables}
+    wanted = {frozenset(() if name == "total" else name.split(" * ")) for name in design.covered or ()}
+    measured = _is_in(problem, lambda table: table.name in names)
+    judged = _is_in(problem, lambda table: not wanted or frozenset(table.factors) - {"county"} in wanted)
+    sums = None if design.truth is None else problem.marginal_matrix()
+    found = [_replicate(design, sums, measured, judged, rng) for _ in range(replicates)]
+    covered, given, others = map(np.array, zip(*found, strict=True))
+    figures = [f"{method} {kind}" for method in ("noisy", *METHODS) for kind in KINDS]
+    tables = [("4", METHODS, covered, TABLE_4.get(row)), ("5", figures, given, TABLE_5[row])]
+    tables.append(("6", figures[2:], others, TABLE_6.get(row)))
     if row == MULTI:
-        yield from measure.of_all_tables(figures[2:])
-
-
-class _Replicates:
-    """Figures of one design, replicate by replicate; a refined width is NaN where true counts are not at hand."""
-
-    def __init__(self, design: Design, rng: np.random.Generator) -> None:
-        self.design, self.rng = design, rng
-        problem = self.problem = design.P.problem
-        names = {table.name for table in problem.observed_tables}
-        self.measured = _is_in(problem, lambda table: table.name in names)
-        wanted = {frozenset(() if name == "total" else name.split(" * ")) for name in design.covered or ()}
-        self.judged = _is_in(problem, lambda table: not wanted or frozenset(table.factors) - {"county"} in wanted)
-        self.covered: list[list[float]] = []
-        self.given: list[list[float]] = []
-        self.others: list[list[float]] = []
-        if design.truth is not None:
-            wanted_alone = Problem(problem.schema, {str(name): 1.0 for name in problem.desired.names})
-            self.to_observed, self.to_desired = problem.marginal_matrix(), wanted_alone.marginal_matrix()
-
-    def add(self) -> None:
-        """One more replicate."""
-        noise, noisy = draw_noise(self.problem, 1, self.rng)[:, 0], NOISY_MULTIPLE * np.sqrt(self.problem.variances)
-        error, halves = self.design.P @ noise, self.design.half_widths(int(self.rng.integers(2**63)))
-        self.covered.append([float((abs(error) <= half)[self.judged].mean()) for half in halves])
-        observed, desired = None, None
-        if self.design.truth is not None:
-            counts = self.design.truth(self.rng)
-            observed, desired = self.to_observed @ counts + noise, self.to_desired @ counts + error
-        both = [_widths(half, desired) for half in halves]
-        given, others = ([w[cells] for pair in both for w in pair] for cells in (self.measured, ~self.measured))
-        self.given.append([float(w.mean()) for w in (*_widths(noisy, observed), *given)])
-        if not self.measured.all():
-            self.others.append([float(w.mean()) for w in others])
-
-    def compared(
-        self, table: str, figures: Sequence[str], ours: list[list[float]], printed: Sequence[float], digits: int = 3
-    ) -> Iterator[Comparison]:
-        """Figures of one table; of a split that does not come out only the noisy ones are compared."""
-        row, split = self.design.name, self.design.name == MULTI and table in "56"
-        for figure, values, paper in zip(figures, np.array(ours).T, printed, strict=True):
-            if not np.isnan(values).any():
-                comparable = not split or figure.startswith("noisy")
-                yield Comparison(table, row, figure, values, paper, self.design.paper_replicates, comparable, digits)
-
-    def of_all_tables(self, figures: Sequence[str]) -> Iterator[Comparison]:
-        """Means over all tables, measured or not: ours, and the paper's from Tables 5 and 6."""
-        share, row = float(self.measured.mean()), self.design.name
-        ours = share * np.array(self.given)[:, 2:] + (1 - share) * np.array(self.others)
+        share = float(measured.mean())
         printed = share * np.array(TABLE_5[row][2:]) + (1 - share) * np.array(TABLE_6[row])
-        yield from self.compared("5 and 6", figures, ours.tolist(), printed.tolist())
+        tables.append(("5 and 6", figures[2:], share * given[:, 2:] + (1 - share) * others, printed))
+    for table, named, ours, paper in tables:
+        for figure, values, theirs in zip(named, ours.T, () if paper is None else paper, strict=paper is not None):
+            if not np.isnan(values).any():
+                comparable = row != MULTI or table not in "56" or figure.startswith("noisy")
+                digits = 4 if table == "4" else 3
+                yield Comparison(table, row, figure, values, theirs, design.paper_replicates, comparable, digits)
+
+
+def _replicate(
+    design: Design, sums: sparse.csr_array | None, measured: Booleans, judged: Booleans, rng: np.random.Generator
+) -> tuple[list[float], list[float], list[float]]:
+    """Coverage by method; widths of measured tables, noisy ones first, and of others, NaN without true counts."""
+    problem, observed, desired = design.P.problem, None, None
+    noise, noisy = draw_noise(problem, 1, rng)[:, 0], NOISY_MULTIPLE * np.sqrt(problem.variances)
+    error, halves = design.P @ noise, design.half_widths(int(rng.integers(2**63)))
+    if design.truth is not None:
+        true = sums @ design.truth(rng)
+        observed, desired = true + noise, problem.tabulate(true[:, None])[:, 0] + error
+    both = [width for half in halves for width in _widths(half, desired)]
+    given = [*_widths(noisy, observed), *(width[measured] for width in both)]
+    others = [width[~measured] for width in both if not measured.all()]
+    covered = [(abs(error) <= half)[judged] for half in halves]
+    return tuple([float(own.mean()) for own in some] for some in (covered, given, others))
 
 
 def _widths(half: Float, centre: Float | None) -> tuple[Float, Float]:
@@ -215,6 +191,6 @@ def _widths(half: Float, centre: Float | None) -> tuple[Float, Float]:
     return 2 * half, np.maximum(high - low, 0)
 
 
-def _is_in(problem: Problem, is_meant: Callable[[Table], bool]) -> NDArray[np.bool_]:
+def _is_in(problem: Problem, is_meant: Callable[[Table], bool]) -> Booleans:
     """Which cells of the desired layout are of tables that are meant."""
     return np.repeat([is_meant(table) for table in problem.desired_tables], [t.size for t in problem.desired_tables])
