@@ -15,6 +15,7 @@ from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
+from tests.helpers.every import cases
 from tests.helpers.refused import refused
 from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, invented_surveys
 
@@ -107,18 +108,15 @@ def test_sources_in_a_file_count_as_measurements_of_their_own(tmp_path: Path, ca
         assert error**2 == pytest.approx(spread[sex], rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("sex,f,register,52,3\n", "", r"table 'sex', cell \(sex=f\), source 'register' is missing"),
-        (
-            "sex,m,register,44,inf\nsex,f,register",
-            "sex,f,survey",
-            r"'sex', cell \(sex=f\), source 'survey' is given twice, in rows 4 and 6",
-        ),
-        ("census,100,4\ntotal,*,survey,104,12", "census,100,0\ntotal,*,survey,104,0", "table 'total': cell .* exactly"),
-        ("total,*,census", "total,*,", "column 'source' is empty in row 2"),
-    ],
+@cases(
+    ("sex,f,register,52,3\n", "", r"table 'sex', cell \(sex=f\), source 'register' is missing"),
+    (
+        "sex,m,register,44,inf\nsex,f,register",
+        "sex,f,survey",
+        r"'sex', cell \(sex=f\), source 'survey' is given twice, in rows 4 and 6",
+    ),
+    ("census,100,4\ntotal,*,survey,104,12", "census,100,0\ntotal,*,survey,104,0", "table 'total': cell .* exactly"),
+    ("total,*,census", "total,*,", "column 'source' is empty in row 2"),
 )
 def test_sources_that_do_not_fit_together_are_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert old in TWO

@@ -19,6 +19,7 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import read_block_counts, read_noisy_measurements, read_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms.budgeted import noise_variances
+from tests.helpers.every import cases
 from tests.helpers.refused_commands import refusal
 
 SETTINGS = """
@@ -355,23 +356,20 @@ def test_long_and_wide_counts_are_the_same(blocks: str, tmp_path: Path) -> None:
         assert counts.tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("block,f,m\n1,2,3\n", "no column 'geoid' or 'geocode'"),
-        ("geoid,f\n1,2\n", "column 'm' is missing"),
-        ("geoid,f,m,x\n1,2,3,4\n", "column 'x' is no cell of the schema"),
-        ("geoid,f,m\n1,2,3\n1,2,3\n", "block '1' is given twice, first in row 2"),
-        ("geoid,f,m\n1,2,3\n 1 ,2,3\n", "block '1' is given twice, first in row 2"),
-        (
-            "geoid,f,m\n1,2,3\n2,-2,3\n",
-            "column 'f' holds '-2' in row 3: a count is a number from 0 to 9,007,199,254,740,992",
-        ),
-        ("geoid,f,m\n1,2,3\n2,3,x\n", "column 'm': 'x' is not a number .row 3"),
-        ("geoid,f,m\n,2,3\n", "column 'geoid' is empty in row 2"),
-        ("geoid,sex,count\n1,f,2\n2,w,3\n", "row 3: column 'sex' has no level 'w': there are 'f', 'm'"),
-        ("geoid,count\n1,2\n", "column 'sex' is missing"),
-    ],
+@cases(
+    ("block,f,m\n1,2,3\n", "no column 'geoid' or 'geocode'"),
+    ("geoid,f\n1,2\n", "column 'm' is missing"),
+    ("geoid,f,m,x\n1,2,3,4\n", "column 'x' is no cell of the schema"),
+    ("geoid,f,m\n1,2,3\n1,2,3\n", "block '1' is given twice, first in row 2"),
+    ("geoid,f,m\n1,2,3\n 1 ,2,3\n", "block '1' is given twice, first in row 2"),
+    (
+        "geoid,f,m\n1,2,3\n2,-2,3\n",
+        "column 'f' holds '-2' in row 3: a count is a number from 0 to 9,007,199,254,740,992",
+    ),
+    ("geoid,f,m\n1,2,3\n2,3,x\n", "column 'm': 'x' is not a number .row 3"),
+    ("geoid,f,m\n,2,3\n", "column 'geoid' is empty in row 2"),
+    ("geoid,sex,count\n1,f,2\n2,w,3\n", "row 3: column 'sex' has no level 'w': there are 'f', 'm'"),
+    ("geoid,count\n1,2\n", "column 'sex' is missing"),
 )
 def test_wrong_counts_are_refused_by_file_and_place(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "counts.csv"

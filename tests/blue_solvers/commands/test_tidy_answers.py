@@ -9,7 +9,7 @@ import pytest
 from blue_solvers.cli import main
 from constraint_builders.files import read_noisy_measurements, read_settings
 from constraint_builders.files.block_tables import read_places
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused_commands import commands, refusal
 from tests.helpers.simulated import settings_of, simulate
 
@@ -162,19 +162,16 @@ def test_too_many_answers_are_not_shown(
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("place,county\nA,1\n", "column 'geocode' or 'geoid' or .* is missing: there are 'place', 'county'"),
-        ("town,block\nA,1\n", "column 'place' is missing: there are 'town', 'block'"),
-        ("place,block\nA,\n", "column 'block' is empty in row 2"),
-        ("place,block\nA,1\nB,1\nA,1\n", "place 'A' has '1' twice, in rows 2 and 4"),
-        ("place,block\n,1\n", "no row has a place"),
-        ("place,block\nA,1\n,2\nB,3\n,4\n", "row 3 has no place, and each is named once, as in merged cells"),
-        ("place,block\nKent,1\nkent,2\n", "column 'place' has both 'Kent' and 'kent'"),
-        ("place,block,part\nA,1,1\nA,2,0.4\n", "column 'part' says what share of a block lies in a place"),
-        ("place,block,AFACT\nA,1,100%\nA,2,40%\n", "column 'AFACT' says what share"),
-    ],
+@cases(
+    ("place,county\nA,1\n", "column 'geocode' or 'geoid' or .* is missing: there are 'place', 'county'"),
+    ("town,block\nA,1\n", "column 'place' is missing: there are 'town', 'block'"),
+    ("place,block\nA,\n", "column 'block' is empty in row 2"),
+    ("place,block\nA,1\nB,1\nA,1\n", "place 'A' has '1' twice, in rows 2 and 4"),
+    ("place,block\n,1\n", "no row has a place"),
+    ("place,block\nA,1\n,2\nB,3\n,4\n", "row 3 has no place, and each is named once, as in merged cells"),
+    ("place,block\nKent,1\nkent,2\n", "column 'place' has both 'Kent' and 'kent'"),
+    ("place,block,part\nA,1,1\nA,2,0.4\n", "column 'part' says what share of a block lies in a place"),
+    ("place,block,AFACT\nA,1,100%\nA,2,40%\n", "column 'AFACT' says what share"),
 )
 def test_files_of_places_that_say_nothing_are_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "places.csv"

@@ -14,6 +14,7 @@ from constraint_builders.files import ExactTotal, read_noisy_measurements, read_
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
+from tests.helpers.every import cases
 from tests.helpers.refused_commands import refusal
 
 TEXT = """
@@ -89,25 +90,22 @@ def test_the_command_takes_totals(options: list[str], folder: Path, capsys: pyte
     assert "203.00" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("code,total\n045,1\n", "column 'geocode' is missing: there are 'code', 'total'"),
-        ("geocode,count\n045,1\n", "column 'total' is missing"),
-        ("geocode,total\n", "there are no rows"),
-        ("geocode,total\n045,x\n", r"column 'total': 'x' is not a number \(row 2\)"),
-        (
-            "geocode,total\n045,-1\n",
-            "column 'total' holds '-1' in row 2: a count is a whole number from 0 to 9,007",
-        ),
-        (
-            "geocode,total\n045,367.5\n",
-            "column 'total' holds '367.5' in row 2: a count is a whole number from 0 to 9,007",
-        ),
-        ("geocode,total\n045,inf\n", "column 'total' holds 'inf' in row 2: a count is a whole number"),
-        ("geocode,total\n045,\n", "column 'total' holds None in row 2: a count is a whole number"),
-        ("geocode,total\n045,1\n044+045,2\n", "row 3: geocode '045' is given twice, first in .*row 2"),
-    ],
+@cases(
+    ("code,total\n045,1\n", "column 'geocode' is missing: there are 'code', 'total'"),
+    ("geocode,count\n045,1\n", "column 'total' is missing"),
+    ("geocode,total\n", "there are no rows"),
+    ("geocode,total\n045,x\n", r"column 'total': 'x' is not a number \(row 2\)"),
+    (
+        "geocode,total\n045,-1\n",
+        "column 'total' holds '-1' in row 2: a count is a whole number from 0 to 9,007",
+    ),
+    (
+        "geocode,total\n045,367.5\n",
+        "column 'total' holds '367.5' in row 2: a count is a whole number from 0 to 9,007",
+    ),
+    ("geocode,total\n045,inf\n", "column 'total' holds 'inf' in row 2: a count is a whole number"),
+    ("geocode,total\n045,\n", "column 'total' holds None in row 2: a count is a whole number"),
+    ("geocode,total\n045,1\n044+045,2\n", "row 3: geocode '045' is given twice, first in .*row 2"),
 )
 def test_wrong_files_are_refused_by_row(text: str, message: str, folder: Path) -> None:
     path = totals(folder, text)

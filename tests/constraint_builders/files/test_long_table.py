@@ -30,7 +30,7 @@ from constraint_builders.files import (
 from constraint_builders.files.measured_table import measured
 from constraint_builders.files.new_files import replacing
 from constraint_builders.files.source import open_source
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
@@ -83,14 +83,11 @@ def test_round_trip_in_any_order(
         assert np.array_equal(again.observed.tables(values)[name], cells, equal_nan=True)
 
 
-@pytest.mark.parametrize(
-    ("more", "y", "message"),
-    [
-        ({}, [np.nan, 1.0, 2.0], r"table 'total' is NaN"),
-        ({}, [3.0, np.inf, 2.0], r"table 'sex', cell \(sex=0\) is infinite"),
-        ({"zeros": {"sex": [True, False]}}, [2.0, 0.0, 2.0], "structural zeros, which would be lost"),
-        ({"equalities": ([[0.0, 1.0, -1.0]], [0.0])}, [2.0, 1.0, 1.0], "equalities, which would be lost"),
-    ],
+@cases(
+    ({}, [np.nan, 1.0, 2.0], r"table 'total' is NaN"),
+    ({}, [3.0, np.inf, 2.0], r"table 'sex', cell \(sex=0\) is infinite"),
+    ({"zeros": {"sex": [True, False]}}, [2.0, 0.0, 2.0], "structural zeros, which would be lost"),
+    ({"equalities": ([[0.0, 1.0, -1.0]], [0.0])}, [2.0, 1.0, 1.0], "equalities, which would be lost"),
 )
 def test_what_a_table_would_lose_is_not_written(more: dict[str, Any], y: list[float], message: str) -> None:
     """An empty value is read as one that was not measured."""
@@ -349,33 +346,30 @@ def test_what_tables_and_problems_cannot_be_is_refused(call: Callable[[], Any]) 
     call()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("empty.csv", b"", "it is empty: the first row must name the columns"),
-        ("ragged.csv", b"table,value,variance\ntotal,1\ntotal,1,2,3\n", "row 3 has 4 cells, the header 3"),
-        ("binary.csv", b"table,value\n\xff\xfe\x00,1\n", "row 2 holds a NUL byte: it is no text"),
-        (
-            "latin.csv",
-            b"table,city,value\ncity,Montr\xe9al,1\n",
-            r"row 2 is not UTF-8 \(byte 0xE9, .*Montréal.*save it as 'CSV UTF-8'",
-        ),
-        ("open.csv", b'table,value\ntotal,"1\n', "a quotation mark in row 2 is not closed"),
-        ("twice.csv", b"table,value,value\ntotal,1,2\n", "column 'value' is given twice, as columns 2 and 3"),
-        ("unnamed.csv", b"table,value,\ntotal,1,2\n", "column 3 has no name in row 1"),
-        (
-            "cut.csv.gz",
-            gzip.compress(b"table,value\ntotal,1\n" * 99, mtime=0)[:-20],
-            "it is compressed by gzip, and cut short",
-        ),
-        ("text.parquet", b"table,value,variance\n", "not readable as a table"),
-        (
-            "noisy.xls",
-            b"",
-            r"the name must end in \.csv, \.csv\.gz, \.tsv, \.tsv\.gz, \.parquet, \.arrow, \.feather or \.xlsx",
-        ),
-        ("noisy.xlsx", b"PK\x03\x04", "not readable as an Excel file: "),
-    ],
+@cases(
+    ("empty.csv", b"", "it is empty: the first row must name the columns"),
+    ("ragged.csv", b"table,value,variance\ntotal,1\ntotal,1,2,3\n", "row 3 has 4 cells, the header 3"),
+    ("binary.csv", b"table,value\n\xff\xfe\x00,1\n", "row 2 holds a NUL byte: it is no text"),
+    (
+        "latin.csv",
+        b"table,city,value\ncity,Montr\xe9al,1\n",
+        r"row 2 is not UTF-8 \(byte 0xE9, .*Montréal.*save it as 'CSV UTF-8'",
+    ),
+    ("open.csv", b'table,value\ntotal,"1\n', "a quotation mark in row 2 is not closed"),
+    ("twice.csv", b"table,value,value\ntotal,1,2\n", "column 'value' is given twice, as columns 2 and 3"),
+    ("unnamed.csv", b"table,value,\ntotal,1,2\n", "column 3 has no name in row 1"),
+    (
+        "cut.csv.gz",
+        gzip.compress(b"table,value\ntotal,1\n" * 99, mtime=0)[:-20],
+        "it is compressed by gzip, and cut short",
+    ),
+    ("text.parquet", b"table,value,variance\n", "not readable as a table"),
+    (
+        "noisy.xls",
+        b"",
+        r"the name must end in \.csv, \.csv\.gz, \.tsv, \.tsv\.gz, \.parquet, \.arrow, \.feather or \.xlsx",
+    ),
+    ("noisy.xlsx", b"PK\x03\x04", "not readable as an Excel file: "),
 )
 def test_unreadable_files_are_refused_by_name(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)

@@ -186,13 +186,10 @@ def test_what_groups_thousands_is_told_by_another_column_or_by_the_file() -> Non
             decimal_mark([pl.Series(texts)], delimiter)
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (["1,234", "5"], "'1,234' may mean 1234 or 1.234: write one or the other"),
-        (["1.234", "5"], "'1.234' may mean 1234 or 1.234: write one or the other"),
-        (["1,5", "2.5"], "'2.5' has a decimal point and '1,5' a decimal comma: write all with a point"),
-    ],
+@cases(
+    (["1,234", "5"], "'1,234' may mean 1234 or 1.234: write one or the other"),
+    (["1.234", "5"], "'1.234' may mean 1234 or 1.234: write one or the other"),
+    (["1,5", "2.5"], "'2.5' has a decimal point and '1,5' a decimal comma: write all with a point"),
 )
 def test_numbers_that_could_be_two_are_refused(cells: list[str], message: str, tmp_path: Path) -> None:
     rows = "".join(f"x;{label};{cell};1\n" for label, cell in zip("ab", cells, strict=True))

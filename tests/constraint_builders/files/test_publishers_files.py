@@ -252,15 +252,12 @@ def test_frequencies_of_sdmx_are_told_by_their_periods(tmp_path: Path) -> None:
     assert problem.domain.schema.labels_of("SEX") == ("F", "M", "X")
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        (["sex,value", "female,100 ± 2", "male,90±3", "total,191 +/- 1"], {"plus_minus": "std_error"}),
-        (["sex,value,std_error", "female,100 (2),2", "male,90(1)(3),3", "total,191,1"], {}),
-        (["sex,value,std_error", "female,100%,2%", "male,90 %,3%", "total,191%,1%"], {}),
-        (["sex,value,std_error", "female,100*,±2", "male,90†,+/-3", "Total (2),191,1(1)"], {}),
-        (["sex,value,CV", "female,100,2%", "male,90,3.3333333333333335%", "total,191,0.5235602094240838%"], {}),
-    ],
+@cases(
+    (["sex,value", "female,100 ± 2", "male,90±3", "total,191 +/- 1"], {"plus_minus": "std_error"}),
+    (["sex,value,std_error", "female,100 (2),2", "male,90(1)(3),3", "total,191,1"], {}),
+    (["sex,value,std_error", "female,100%,2%", "male,90 %,3%", "total,191%,1%"], {}),
+    (["sex,value,std_error", "female,100*,±2", "male,90†,+/-3", "Total (2),191,1(1)"], {}),
+    (["sex,value,CV", "female,100,2%", "male,90,3.3333333333333335%", "total,191,0.5235602094240838%"], {}),
 )
 def test_numbers_are_read_as_publishers_write_them(rows: list[str], said: dict[str, str], tmp_path: Path) -> None:
     values, variances = cells_of(*read_tables(written(tmp_path, "\n".join(rows)), **said))  # type: ignore[arg-type]

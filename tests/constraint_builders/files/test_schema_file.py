@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from constraint_builders import Schema
 from constraint_builders.description.schema import Recode
 from constraint_builders.files import SchemaFile, format_schema, read_schema_file, write_schema_file
+from tests.helpers.every import cases
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 seen = partial(unicodedata.normalize, "NFC")
@@ -57,37 +58,34 @@ def test_a_plain_schema_is_pleasant_to_read() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "the file: Object missing required field `variables`"),
-        ("variables = 3", "variables: Expected `object`, got `int`"),
-        ("[variables]\nsex = 1.5", r"variables\.sex: Expected `int \| array`, got `float`"),
-        ("[variables]\nsex = true", r"variables\.sex: Expected `int \| array`, got `bool`"),
-        ("[variables]\nsex = [['a']]", r"variables\.sex: Expected `int \| str`, got `array` - at `\$\[0\]`"),
-        ("[variables]\nsex = ['a', 'a']", "variable 'sex' has the level 'a' twice"),
-        ("[variables]\nsex = 0", "variable 'sex' has no levels"),
-        ("[variables]\ntotal = 2", "'total' is reserved"),
-        ("[variables]\nupper = 2", "'upper' is reserved"),
-        ("[variables]\nsex = 2\n[recodes.age]\nold = [0, 1]", "recodes are given for 'age', which is not a variable"),
-        ("[variables]\nsex = 2\n[recodes]\nsex = [0, 1]", r"recodes\.sex: Expected `object`, got `array`"),
-        (
-            "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a']}",
-            r"recodes\.age\.old: labels",
-        ),
-        (
-            "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a', 'a']}",
-            r"recodes\.age\.old: labels must be one for each of its 2 groups",
-        ),
-        ("[variables]\nage = 3\n[recodes.age]\nold = 'x'", r"recodes\.age\.old: Expected `object \| array`, got `str`"),
-        ("[variables]\nage = 3\n[recodes.age]\nold = [0, 'a', 1]", r"recodes\.age\.old must be a list"),
-        ("[variables]\nage = 3\n[recodes.age]\nold = [0, 1]", "recode 'old' gives 2 groups for the 3 levels"),
-        ("[variables]\nsex = 2\n[recode.sex]\na = [0]", "the file: Object contains unknown field `recode`"),
-        ("[variables]\nsex = 2\n[problem]\nnoise = 'loud'", r"problem\.noise must be one of gaussian, .*: got 'loud'"),
-        ("[variables]\nsex = 2\n[problem]\ndesired = 'sex'", r"problem\.desired must be a list of tables, or 'all'"),
-        ("[variables]\nsex = 2\n[problem]\nwanted = 1", "problem: Object contains unknown field `wanted`"),
-        ("[variables\n", "line 1"),
-    ],
+@cases(
+    ("", "the file: Object missing required field `variables`"),
+    ("variables = 3", "variables: Expected `object`, got `int`"),
+    ("[variables]\nsex = 1.5", r"variables\.sex: Expected `int \| array`, got `float`"),
+    ("[variables]\nsex = true", r"variables\.sex: Expected `int \| array`, got `bool`"),
+    ("[variables]\nsex = [['a']]", r"variables\.sex: Expected `int \| str`, got `array` - at `\$\[0\]`"),
+    ("[variables]\nsex = ['a', 'a']", "variable 'sex' has the level 'a' twice"),
+    ("[variables]\nsex = 0", "variable 'sex' has no levels"),
+    ("[variables]\ntotal = 2", "'total' is reserved"),
+    ("[variables]\nupper = 2", "'upper' is reserved"),
+    ("[variables]\nsex = 2\n[recodes.age]\nold = [0, 1]", "recodes are given for 'age', which is not a variable"),
+    ("[variables]\nsex = 2\n[recodes]\nsex = [0, 1]", r"recodes\.sex: Expected `object`, got `array`"),
+    (
+        "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a']}",
+        r"recodes\.age\.old: labels",
+    ),
+    (
+        "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a', 'a']}",
+        r"recodes\.age\.old: labels must be one for each of its 2 groups",
+    ),
+    ("[variables]\nage = 3\n[recodes.age]\nold = 'x'", r"recodes\.age\.old: Expected `object \| array`, got `str`"),
+    ("[variables]\nage = 3\n[recodes.age]\nold = [0, 'a', 1]", r"recodes\.age\.old must be a list"),
+    ("[variables]\nage = 3\n[recodes.age]\nold = [0, 1]", "recode 'old' gives 2 groups for the 3 levels"),
+    ("[variables]\nsex = 2\n[recode.sex]\na = [0]", "the file: Object contains unknown field `recode`"),
+    ("[variables]\nsex = 2\n[problem]\nnoise = 'loud'", r"problem\.noise must be one of gaussian, .*: got 'loud'"),
+    ("[variables]\nsex = 2\n[problem]\ndesired = 'sex'", r"problem\.desired must be a list of tables, or 'all'"),
+    ("[variables]\nsex = 2\n[problem]\nwanted = 1", "problem: Object contains unknown field `wanted`"),
+    ("[variables\n", "line 1"),
 )
 def test_bad_files_are_refused_by_key(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"

@@ -21,7 +21,7 @@ from constraint_builders.files.kept_variables import TIED, keep_variables, setti
 from constraint_builders.files.schema_file import parse_partition
 from constraint_builders.files.settings import EXAMPLES, find_settings, parse_settings
 from constraint_builders.relations.marginals import refines
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.places import DHC_SETTINGS, HOUSEHOLD_TYPES, PRODUCTION_SETTINGS
 
 SMALL = """
@@ -203,27 +203,24 @@ def test_losses_may_be_given_instead_of_shares(tmp_path: Path) -> None:
     assert settings.variances() == {"State": {"total": 4.0}, "Block": {"detailed": 8.0}}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("[variables]", "[variable]", "the file: Object contains unknown field `variable`"),
-        ('geolevels = ["State", "Block"]', "", "the file: Object missing required field `geolevels`"),
-        ('["State", "Block"]', '["Block", "Block"]', "different names"),
-        ('"0-1 | 2-4"', '"0-1 | 2-5"', r"recodes\.age\.adult: '2-5' is not a range within the levels 0 to 4"),
-        ('"0-1 | 2-4"', '"0-1 | 1-4"', "level 1 is in both '0-1' and '1-4'"),
-        ('"0-1 | 2-4"', '"0-1 | 3-4"', "level 2 is in no part"),
-        ('"0-1 | 2-4"', '"young | old"', "'young' is not a level nor a range"),
-        ("[3, 4]", "[7]", r"selections\.age\.old: no level 7"),
-        ("age.old", "height.old", r"selections\.height: there is no such variable"),
-        ('State = "1/5"', 'State = "1/4"', "geolevels: the shares sum to 21/20"),
-        ('State = "1/5"', 'Sate = "1/5"', r"budget\.geolevels\.Sate: there is no such geolevel"),
-        ('"3/4"]', '"2/4"]', "geolevel 'Block': the shares sum to 3/4"),
-        ('"3/4"]', "0.75]", "is the float 0.75"),
-        ('[0, "3/4"]', '["3/4"]', r"budget\.tables\.detailed must list 2 numbers"),
-        ("detailed =", "hight =", "table 'hight'"),
-        ('total = "1/2"\n', "", "either losses, or total, geolevels and tables"),
-        ("[budget]", '[budget]\nmeasure = "zcpd"', "measure 'zcpd' is unknown"),
-    ],
+@cases(
+    ("[variables]", "[variable]", "the file: Object contains unknown field `variable`"),
+    ('geolevels = ["State", "Block"]', "", "the file: Object missing required field `geolevels`"),
+    ('["State", "Block"]', '["Block", "Block"]', "different names"),
+    ('"0-1 | 2-4"', '"0-1 | 2-5"', r"recodes\.age\.adult: '2-5' is not a range within the levels 0 to 4"),
+    ('"0-1 | 2-4"', '"0-1 | 1-4"', "level 1 is in both '0-1' and '1-4'"),
+    ('"0-1 | 2-4"', '"0-1 | 3-4"', "level 2 is in no part"),
+    ('"0-1 | 2-4"', '"young | old"', "'young' is not a level nor a range"),
+    ("[3, 4]", "[7]", r"selections\.age\.old: no level 7"),
+    ("age.old", "height.old", r"selections\.height: there is no such variable"),
+    ('State = "1/5"', 'State = "1/4"', "geolevels: the shares sum to 21/20"),
+    ('State = "1/5"', 'Sate = "1/5"', r"budget\.geolevels\.Sate: there is no such geolevel"),
+    ('"3/4"]', '"2/4"]', "geolevel 'Block': the shares sum to 3/4"),
+    ('"3/4"]', "0.75]", "is the float 0.75"),
+    ('[0, "3/4"]', '["3/4"]', r"budget\.tables\.detailed must list 2 numbers"),
+    ("detailed =", "hight =", "table 'hight'"),
+    ('total = "1/2"\n', "", "either losses, or total, geolevels and tables"),
+    ("[budget]", '[budget]\nmeasure = "zcpd"', "measure 'zcpd' is unknown"),
 )
 def test_a_wrong_file_is_refused_by_name_and_key(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert SMALL.count(old) == 1
