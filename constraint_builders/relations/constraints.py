@@ -86,10 +86,6 @@ class SelfConsistency(ABC):
     def _count_between(self, has: Flags) -> int:
         """Their number, with flags of the measured places, (N,)."""
 
-    @abstractmethod
-    def _sums_between(self, index: int) -> list[sparse.csr_array]:
-        """Redundant equations between the cells of a table and those of the same table elsewhere."""
-
     @property
     def tables(self) -> tuple[Table, ...]:
         """The observed tables."""
@@ -235,7 +231,10 @@ class SelfConsistency(ABC):
 
     def _redundant_rows(self) -> list[sparse.csr_array]:
         within = [self._sums_within(fine, coarse) for fine, coarse in self._pairs_within()]
-        return within + [block for index in range(len(self._tables)) for block in self._sums_between(index)]
+        alike: dict[str, list[int]] = {}
+        for index, table in enumerate(self._tables):
+            alike.setdefault(table.name, []).append(index)
+        return within + [self._sums_between(own) for own in alike.values()]
 
     def _pairs_within(self) -> list[tuple[int, int]]:
         pairs = []
@@ -256,6 +255,20 @@ class SelfConsistency(ABC):
             ((rows + mapping).ravel(), self._cells(fine, both).ravel(), 1),
             ((rows + cells).ravel(), self._cells(coarse, both).ravel(), -1),
         )
+
+    def _sums_between(self, alike: Sequence[int]) -> sparse.csr_array:
+        """One equation for every cell of a table, by its blocks, and relation between places where it was measured."""
+        table, block = self._tables[alike[0]], np.full(self._places.size, -1, dtype=np.intp)
+        for i in alike:
+            block[self._measured_at[i]] = i
+        relations = self._between(block >= 0).tocoo()
+        terms = []
+        for i in alike:  # whose names may order the factors otherwise
+            own = np.flatnonzero(block[relations.col] == i)
+            rows = relations.row[own, None] * table.size + cell_map(self._schema, self._tables[i], table)
+            cells = self._cells(i, self._places.rank_in_level[relations.col[own]])
+            terms.append((rows.ravel(), cells.ravel(), np.repeat(relations.data[own], table.size)))
+        return self._equations(relations.shape[0] * table.size, *terms)
 
     def _cells(self, index: int, ranks: NDArray) -> NDArray[np.int64]:
         """Columns of a table's cells at places given by their number within the level, (places, cells)."""

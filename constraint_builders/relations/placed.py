@@ -21,7 +21,6 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.relations.constraints import SelfConsistency
 from constraint_builders.relations.elimination import eliminate
-from constraint_builders.relations.marginals import cell_map
 from constraint_builders.relations.node_tree import TreeSums, layers_cross, sets_of_layers
 from constraint_builders.relations.summing import SummingMatrix
 
@@ -49,35 +48,6 @@ class SpineConsistency(SelfConsistency):
     def _between(self, has: Flags) -> sparse.csr_array:
         """A geounit that its measured descendants, of (N,), cover is the sum of the nearest of them, (rows, N)."""
         return self._sums.between(has)
-
-    def _sums_between(self, index: int) -> list[sparse.csr_array]:
-        """One equation for every cell of a table, at geounits all of whose children, of one level, have it measured."""
-        spine = self._places
-        members = spine.members[self._levels[index]]
-        found = []
-        for other, table in enumerate(self._tables):
-            if table.name != self._tables[index].name or self._levels[other] <= self._levels[index]:
-                continue
-            children = spine.members[self._levels[other]]
-            measured = np.isfinite(self._variances[other])
-            counts = np.bincount(spine.parent[children[measured]], minlength=spine.size)
-            complete = (counts == spine.child_counts) & (counts > 0)
-            parents = np.flatnonzero(np.isfinite(self._variances[index]) & complete[members])
-            number = np.full(spine.size, -1)
-            number[members[parents]] = np.arange(parents.size)
-            parts = np.flatnonzero(number[spine.parent[children]] >= 0)
-            cells = np.arange(table.size)
-            own_rows = np.arange(parents.size)[:, None] * cells.size + cells
-            mapping = cell_map(self._schema, table, self._tables[index])  # their names may order the factors otherwise
-            part_rows = number[spine.parent[children[parts]]][:, None] * cells.size + mapping
-            found.append(
-                self._equations(
-                    parents.size * cells.size,
-                    (part_rows.ravel(), self._cells(other, parts).ravel(), 1),
-                    (own_rows.ravel(), self._cells(index, parents).ravel(), -1),
-                )
-            )
-        return found
 
 
 def relations_between(areas: Areas, has: Flags) -> sparse.csr_array:
@@ -131,26 +101,6 @@ class AreaConsistency(SelfConsistency):
     def _between(self, has: Flags) -> sparse.csr_array:
         """The equations between the measured areas, (rows, N), of flags (N,)."""
         return relations_between(self._places, has)
-
-    def _sums_between(self, index: int) -> list[sparse.csr_array]:
-        """Of every table, once, one equation for every cell and relation between the areas where it was measured."""
-        table = self._tables[index]
-        alike = [i for i, own in enumerate(self._tables) if own.in_schema_order() == table.in_schema_order()]
-        if alike[0] != index:
-            return []
-        block = np.full(self._places.size, -1, dtype=np.intp)
-        for i in alike:
-            members = self._places.members[self._levels[i]]
-            block[members[np.isfinite(self._variances[i])]] = i
-        relations = relations_between(self._places, block >= 0).tocoo()
-        terms = []
-        for i in alike:
-            own = np.flatnonzero(block[relations.col] == i)
-            mapping = cell_map(self._schema, self._tables[i], table)
-            rows = relations.row[own, None] * table.size + mapping
-            cells = self._cells(i, self._places.rank_in_level[relations.col[own]])
-            terms.append((rows.ravel(), cells.ravel(), np.repeat(relations.data[own], table.size)))
-        return [self._equations(relations.shape[0] * table.size, *terms)]
 
 
 def consistency_of(
