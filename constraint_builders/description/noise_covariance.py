@@ -24,7 +24,7 @@ SOLVE_TOLERANCE = 1e-6  # of what a solution leaves: an iterative one is good en
 
 
 class InOrder(LinearOperator):
-    """A covariance whose cells are at other positions."""
+    """A covariance whose cells are at other positions; with the inverse of one that has it."""
 
     def __init__(self, covariance: LinearOperator, order: Index) -> None:
         super().__init__(np.dtype(np.float64), covariance.shape)
@@ -42,30 +42,43 @@ class InOrder(LinearOperator):
     def _adjoint(self) -> InOrder:
         return self
 
-
-class SolvedInOrder(InOrder):
-    """The same of one that has its inverse too."""
-
-    def solve(self, V: Float) -> Float:
-        """The inverse times V, (n, K)."""
-        return np.asarray(self._covariance.solve(self._back(V)))[self._order]
+    @property
+    def solve(self) -> Callable[[Float], Float]:
+        """The inverse times (n, K); `AttributeError` where the covariance has none."""
+        inverse = self._covariance.solve
+        return lambda V: np.asarray(inverse(self._back(V)))[self._order]
 
 
-class SparseNoise(Noise):
-    """Noise of a sparse covariance, positive definite."""
+class CorrelatedNoise(Noise):
+    """Noise of a covariance, whose entries are known where `has_entries` says so."""
 
-    def __init__(self, law: LawOrName, covariance: sparse.csr_array) -> None:
-        super().__init__(law, covariance.diagonal())
+    has_entries = False
+
+    def __init__(self, law: LawOrName, covariance: Any, variances: Float) -> None:
+        super().__init__(law, variances)
         self._covariance = covariance
 
     @property
-    def covariance(self) -> sparse.csr_array:
-        """The matrix."""
+    def covariance(self) -> Any:
+        """As it was given."""
         return self._covariance
 
     def __matmul__(self, X: Float) -> Float:
-        """The matrix times X, (n,) or (n, K)."""
-        return self._covariance @ X
+        """The covariance times X, (n,) or (n, K)."""
+        return np.asarray(self._covariance @ X)
+
+    def entries(self) -> sparse.csr_array | None:
+        """None: they are not known, or every cell is correlated with every other."""
+        return None
+
+
+class SparseNoise(CorrelatedNoise):
+    """Noise of a sparse covariance, positive definite."""
+
+    has_entries = True
+
+    def __init__(self, law: LawOrName, covariance: sparse.csr_array) -> None:
+        super().__init__(law, covariance, covariance.diagonal())
 
     @property
     def solve(self) -> Callable[[Float], Float] | None:
@@ -74,7 +87,8 @@ class SparseNoise(Noise):
 
     def entries(self) -> sparse.csr_array:
         """The matrix."""
-        return self._covariance
+        matrix: sparse.csr_array = self._covariance
+        return matrix
 
     def at(self, cells: Index) -> SparseNoise:
         """The noise of the cells at some positions, (k,)."""
@@ -93,20 +107,13 @@ class SparseNoise(Noise):
         return noise
 
 
-class LowRankNoise(Noise):
+class LowRankNoise(CorrelatedNoise):
     """Noise that is independent but for a few sources that many cells share."""
 
-    has_entries = False
     is_shared = True
 
     def __init__(self, law: LawOrName, covariance: LowRankPlusDiagonal) -> None:
-        super().__init__(law, covariance.variances)
-        self._covariance = covariance
-
-    @property
-    def covariance(self) -> LowRankPlusDiagonal:
-        """The covariance D + U U'."""
-        return self._covariance
+        super().__init__(law, covariance, covariance.variances)
 
     @property
     def sources(self) -> Float:
@@ -118,18 +125,10 @@ class LowRankNoise(Noise):
         """That of the variances D."""
         return IndependentNoise(self.law, np.array(self._covariance.diagonal))
 
-    def __matmul__(self, X: Float) -> Float:
-        """(D + U U') X, of X (n,) or (n, K)."""
-        return np.asarray(self._covariance @ X)
-
     @property
     def solve(self) -> Callable[[Float], Float]:
         """By Woodbury's identity."""
         return self._covariance.solve
-
-    def entries(self) -> None:
-        """None: every cell is correlated with every other."""
-        return None
 
     def at(self, cells: Index) -> LowRankNoise:
         """The noise of the cells at some positions, (k,)."""
@@ -149,38 +148,17 @@ class LowRankNoise(Noise):
         return own + U @ rng.standard_normal((U.shape[1], columns))
 
 
-class OperatorNoise(Noise):
+class OperatorNoise(CorrelatedNoise):
     """Noise of a covariance that is known by its products only, and by a method ``solve`` where it has one."""
-
-    has_entries = False
-
-    def __init__(self, law: LawOrName, covariance: LinearOperator, variances: Float) -> None:
-        super().__init__(law, variances)
-        self._covariance = covariance
-
-    @property
-    def covariance(self) -> LinearOperator:
-        """The operator."""
-        return self._covariance
-
-    def __matmul__(self, X: Float) -> Float:
-        """The operator's product with X, (n,) or (n, K)."""
-        return np.asarray(self._covariance @ X)
 
     @property
     def solve(self) -> Callable[[Float], Float] | None:
         """The operator's own method."""
         return getattr(self._covariance, "solve", None)
 
-    def entries(self) -> None:
-        """None: they are not known."""
-        return None
-
     def at(self, cells: Index) -> OperatorNoise:
         """The noise of the same cells in another order."""
-        solves = self.solve is not None
-        turned = (SolvedInOrder if solves else InOrder)(self._covariance, cells)
-        return OperatorNoise(self.law, turned, self.variances[cells])
+        return OperatorNoise(self.law, InOrder(self._covariance, cells), self.variances[cells])
 
     def gaussian(self, columns: int, rng: np.random.Generator) -> Float:
         """Refused."""
