@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.areas import LEAF
-from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup
+from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup, by_layer
 from constraint_builders.description.common_schema import (
     CommonSchema,
     CountedParts,
@@ -154,7 +154,7 @@ def _asked_of_each(
         if not pairs:
             raise ValueError(f"no input has all variables of the desired table {table!r}: ask for others")
         found += pairs
-    return _by_layer(found)
+    return by_layer(found)
 
 
 def _joined(
@@ -175,7 +175,7 @@ def _joined(
             observed.append((leaves.layer(name, levels[level]), common.table(name, table), variances))
         for level, table in zip(own.desired_levels, own.desired_tables, strict=True):
             wanted.append((leaves.layer(name, levels[level]), common.table(name, table)))
-    asked = _by_layer(wanted) if desired is None else desired
+    asked = by_layer(wanted) if desired is None else desired
     zeros, over = _zeros(products, common, leaves), TableNames.of(common.schema, leaves.areas)
     parts.require(products)
     apart = parts.apart(common.schema, leaves)
@@ -224,17 +224,10 @@ def _sources(products: Mapping[str, Problem]) -> SourceValues | None:
     return SourceValues.joined(found)
 
 
-def _by_layer(tables: Iterable[Name]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for layer, table in dict.fromkeys(tables):
-        found.setdefault(layer, []).append(table)
-    return found
-
-
 def _asked_apart(apart: LeavesByGroup, desired: Any) -> dict[str, list[str]]:
     if not isinstance(desired, Mapping) or any(isinstance(tables, str) for tables in desired.values()):
         raise ValueError("with only= desired tables are named by layer: desired={layer: [table, ...]}")
-    return _by_layer(apart.place(layer, table)[:2] for layer, tables in desired.items() for table in tables)
+    return by_layer(apart.place(layer, table)[:2] for layer, tables in desired.items() for table in tables)
 
 
 def _products(problems: Sequence[Problem], names: Sequence[str] | None) -> dict[str, Problem]:

@@ -67,10 +67,15 @@ def flags_of(called: str) -> tuple[str, ...]:
     return tuple(table("options")[called])
 
 
+def refusal(what: str, text: str) -> argparse.ArgumentTypeError:
+    """Of an argument, which must be something else."""
+    return argparse.ArgumentTypeError(f"must be {what}: got {text}")
+
+
 def plain_number(text: str) -> float:
     """A number of 0 or more in plain digits."""
     if not NUMBER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"must be a number: got {text}")
+        raise refusal("a number", text)
     return float(text)
 
 
@@ -78,11 +83,9 @@ def coverage(text: str) -> float:
     """A probability of 0.5 or more and below 1."""
     level = float(text) if NUMBER.fullmatch(text) else math.nan
     if not 0 < level < 1:
-        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, 0.95 for instance: got {text}")
+        raise refusal("a number between 0 and 1, 0.95 for instance", text)
     if level < 0.5:
-        raise argparse.ArgumentTypeError(
-            f"must be how often intervals hold, 0.5 or more, {1 - level:g} perhaps: got {text}"
-        )
+        raise refusal(f"how often intervals hold, 0.5 or more, {1 - level:g} perhaps", text)
     return level
 
 
@@ -92,7 +95,7 @@ def whole_from(least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if WHOLE.fullmatch(text) and int(text) >= least:
             return int(text)
-        raise argparse.ArgumentTypeError(f"must be a whole number of {least} or more: got {text}")
+        raise refusal(f"a whole number of {least} or more", text)
 
     return read
 
@@ -107,7 +110,7 @@ def number_of_digits(text: str) -> int | str:
     if text.strip() == ALL:
         return ALL
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 17):
-        raise argparse.ArgumentTypeError(f"must be a number of digits from 1 to 17, or {ALL}: got {text}")
+        raise refusal(f"a number of digits from 1 to 17, or {ALL}", text)
     return int(text)
 
 
@@ -116,7 +119,7 @@ def number_of_bytes(text: str) -> float:
     amount = AMOUNT.fullmatch(text.strip())
     count = float(amount[1]) * (1024 if amount[3] else 1000) ** PREFIXES.index(amount[2].upper()) if amount else 0.0
     if not 0 < count < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of bytes, 4e9 for instance: got {text}")
+        raise refusal("a number of bytes, 4e9 for instance", text)
     return count
 
 
@@ -124,7 +127,7 @@ def variable_and_recode(text: str) -> tuple[str, str]:
     """What a variable of one input is in another."""
     name, _, recode = (piece.strip() for piece in text.partition("="))
     if not (name and recode):
-        raise argparse.ArgumentTypeError(f"must be a variable and what it is, hhgq=hhgq8lev: got {text}")
+        raise refusal("a variable and what it is, hhgq=hhgq8lev", text)
     return name, recode
 
 
@@ -132,7 +135,7 @@ def column_and_role(text: str) -> tuple[str, str]:
     """What a column is."""
     name, _, role = text.rpartition("=")
     if not (name and role):
-        raise argparse.ArgumentTypeError(f"must be the name of a column and what it is, moe=moe_90: got {text}")
+        raise refusal("the name of a column and what it is, moe=moe_90", text)
     return name, role
 
 
@@ -141,9 +144,7 @@ def counted_part(text: str) -> tuple[str, str, list[str]]:
     name, _, rest = text.partition(":")
     factor, _, labels = (piece.strip() for piece in rest.partition("="))
     if not (name.strip() and factor and labels):
-        raise argparse.ArgumentTypeError(
-            f"must be an input, a factor and its labels, households:relgq=0|1: got {text!r}"
-        )
+        raise refusal("an input, a factor and its labels, households:relgq=0|1", repr(text))
     return name.strip(), factor, [label.strip() for label in labels.split("|")]
 
 
@@ -152,7 +153,7 @@ def rounding(text: str) -> tuple[bool, int]:
     kind, colon, base = text.rpartition(":")
     whole = base.strip()
     if (colon and kind.strip() != "nearest") or not whole.isdecimal() or len(whole) > 20 or int(whole) < 2:
-        raise argparse.ArgumentTypeError(f"must be a base, 3, or nearest:5 for conventional rounding: got {text}")
+        raise refusal("a base, 3, or nearest:5 for conventional rounding", text)
     return bool(colon), int(base)
 
 
@@ -163,7 +164,7 @@ def positive_variance(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number above 0: got {text}")
+        raise refusal("a number above 0", text)
     return value
 
 
@@ -173,7 +174,7 @@ def level_widths(text: str) -> dict[str, int]:
     try:
         return {level: width_of(width) for level, width in (part.split("=") for part in text.split(","))}
     except (ValueError, argparse.ArgumentTypeError):
-        raise argparse.ArgumentTypeError(f"must be as in State=2,County=5,Block=15: got {text}") from None
+        raise refusal("as in State=2,County=5,Block=15", text) from None
 
 
 class ReadPath(str):

@@ -30,6 +30,7 @@ from blue_solvers.results.published_answers import (
 from blue_solvers.results.store import Progress
 from blue_solvers.results.stored import Levels, StoredResult
 from blue_solvers.uncertainty.functionals import Functionals
+from constraint_builders.description.common_leaves import levels_having
 from constraint_builders.description.table import Table
 from constraint_builders.files.tabulated_places import block_geoid
 from constraint_builders.geography import Entities, Geoids
@@ -385,13 +386,8 @@ class Result(StoredResult):
         """For each variable that a count restricts which of its levels are counted."""
         levels: dict[str, NDArray[np.bool_]] = {}
         for factor, labels in count.items():
-            variable, known = self.schema.names[self.schema.axis_of(factor)], self.schema.labels_of(factor)
-            unknown = [label for label in labels if label not in known]
-            if unknown or not labels:
-                shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-                raise ValueError(f"{factor!r} has no level {', '.join(unknown)!r}: there are {shown}")
-            counted = np.isin(known, labels)[list(self.schema.groups_of(factor))]
-            levels[variable] = levels.get(variable, True) & counted
+            variable = self.schema.names[self.schema.axis_of(factor)]
+            levels[variable] = levels.get(variable, True) & levels_having(self.schema, factor, labels)
         return levels
 
 

@@ -121,7 +121,8 @@ def write_result(
     with new_folder(folder) as temporary:
         zero_axes = write_product(temporary, settings, problem, facilities)
         write_tables(temporary, spine, tables, _rows_of(estimate, problem.desired, tables), errors, progress)
-        _seal(temporary, settings, spine.levels, tables, P.info, zero_axes, proof, read)
+        told = partial(describe, settings, spine.levels, tables, P.info, zero_axes, proof=proof, read=read)
+        _seal(temporary, told)
 
 
 def write_joint_result(
@@ -175,7 +176,8 @@ def write_joint_result(
             "others": [_other(name, joined.releases[name], temporary, i) for i, name in enumerate(others)],
         }
         write_tables(temporary, spine, tables, cells, errors, progress)
-        _seal(temporary, joined.settings, spine.levels, tables, P.info, zero_axes, proof, own.read, together)
+        told = partial(describe, joined.settings, spine.levels, tables, P.info, zero_axes, proof=proof, read=own.read)
+        _seal(temporary, partial(told, joined=together))
 
 
 def _other(name: str, release: Release, temporary: Path, number: int) -> dict[str, Any]:
@@ -224,22 +226,11 @@ def _exact_errors(P: BlueOperator) -> RowsOfTable:
     return of
 
 
-def _seal(
-    folder: Path,
-    settings: Settings,
-    levels: Sequence[str],
-    desired: Iterable[tuple[int, Table]],
-    info: Info,
-    zero_axes: Sequence[int],
-    proof: StoredProof | None,
-    read: ReadingReport | None,
-    joined: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the last file of a result, with the SHA-256 of all others; parameters as of `describe`."""
+def _seal(folder: Path, described: Callable[[Mapping[str, str]], str]) -> None:
+    """Write the last file of a result: what `describe` says, given the SHA-256 of all others."""
     written = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): sha256(path) for path in written}
-    text = describe(settings, levels, desired, info, zero_axes, files, proof, read, joined)
-    (folder / OUTLINE).write_text(text, encoding="utf-8")
+    (folder / OUTLINE).write_text(described(files), encoding="utf-8")
 
 
 def _not_stored(P: BlueOperator, settings: Settings) -> str:

@@ -28,7 +28,7 @@ from blue_solvers.results.store import (
 from blue_solvers.results.stored_measurements import SPINE, ZEROS, StoredMeasurements
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Flags, Float
-from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup
+from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup, by_layer
 from constraint_builders.description.common_schema import CountedParts
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
@@ -311,8 +311,6 @@ class MeasuredTogether:
         for place in ((layer, *own) for layer, row in observed.items() for own in row.items()):
             layer, table, variances = apart.measured(*place)
             measured.setdefault(layer, {})[table] = variances
-        wanted: dict[str, list[str]] = {}
-        for layer, table, _ in (apart.place(layer, own) for layer, tables in asked.items() for own in tables):
-            wanted.setdefault(layer, []).append(table)
+        wanted = by_layer(apart.place(layer, own)[:2] for layer, tables in asked.items() for own in tables)
         zeros = apart.empty(self.zeros)
         return Problem(apart.schema, measured, wanted, areas=apart.areas(), zeros=zeros or None, noise=noise)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float, Index, as_slice
-from constraint_builders.files.kept_variables import blended
+from constraint_builders.files.measured_level import blended
 
 
 class ValueFiles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,7 @@ class LeavesByGroup:
 
     def _counted(self, said: Mapping[str, Sequence[str]]) -> Flags:
         """Which levels of their variable have all labels that are said."""
-        flags: Flags = np.logical_and.reduce([_having(self.whole, factor, said[factor]) for factor in said])
+        flags: Flags = np.logical_and.reduce([levels_having(self.whole, factor, said[factor]) for factor in said])
         return flags
 
     def _kinds(self, beside: Mapping[str, Mapping[str, Sequence[str]]]) -> tuple[Index, Index]:
@@ -298,14 +298,23 @@ def _one_variable(schema: Schema, said: Mapping[str, Mapping[str, Sequence[str]]
     return axes.pop()
 
 
-def _having(schema: Schema, factor: str, labels: Sequence[str]) -> Flags:
-    """Which levels of its variable have one of some labels of a factor."""
+def levels_having(schema: Schema, factor: str, labels: Sequence[str]) -> Flags:
+    """Which levels of its variable have one of some labels of a factor; `ValueError` if one is unknown, or none."""
     known, asked = schema.labels_of(factor), [labels] if isinstance(labels, str) else list(labels)
     unknown = [label for label in asked if label not in known]
     if unknown or not asked:
-        raise ValueError(f"{factor!r} has no label {unknown[:1] or labels!r}: there are {', '.join(known[:8])}")
-    flags: Flags = np.array([label in asked for label in known])[list(schema.groups_of(factor))]
+        shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        raise ValueError(f"{factor!r} has no level {', '.join(unknown)!r}: there are {shown}")
+    flags: Flags = np.isin(known, asked)[list(schema.groups_of(factor))]
     return flags
+
+
+def by_layer(tables: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Names of tables by their layers, both in order, each once."""
+    found: dict[str, list[str]] = {}
+    for layer, table in dict.fromkeys(tables):
+        found.setdefault(layer, []).append(table)
+    return found
 
 
 def _named(factors: Sequence[str]) -> str:

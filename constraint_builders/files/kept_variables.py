@@ -26,7 +26,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.files.settings import Settings, derived, production_settings
@@ -214,10 +214,3 @@ def settings_over(settings: Settings, schema: Schema) -> Settings:
             by_level = losses.setdefault(target.name, {})
             by_level[level] = by_level.get(level, Fraction(0)) + loss / Fraction(table.size, target.size)
     return derived(settings, settings.name, schema, losses)
-
-
-def blended(new: NDArray, before: Float, share: Float) -> tuple[NDArray, Float]:
-    """Values of some geounits, (G, cells), of which the new ones have a share, (G,); squares of what they differ by."""
-    weight, apart = share[:, None], new - before
-    mean = np.where(weight == 1, new, weight * new + (1 - weight) * before)
-    return mean, np.einsum("gc,gc->g", apart, apart, dtype=np.float64)

@@ -307,3 +307,10 @@ def _shares(own: Float, before: Float) -> Float:
     both = own + before
     mixed = np.divide(before, both, out=np.ones_like(both), where=np.isfinite(both) & (both > 0))
     return np.where(own == 0, 1.0, np.where(before == 0, 0.0, mixed))
+
+
+def blended(new: NDArray, before: Float, share: Float) -> tuple[NDArray, Float]:
+    """Values of some geounits, (G, cells), of which the new ones have a share, (G,); squares of what they differ by."""
+    weight, apart = share[:, None], new - before
+    mean = np.where(weight == 1, new, weight * new + (1 - weight) * before)
+    return mean, np.einsum("gc,gc->g", apart, apart, dtype=np.float64)

@@ -50,8 +50,8 @@ from constraint_builders.files.expected_rows import (
     require_measurements,
     require_prefixes,
 )
-from constraint_builders.files.kept_variables import KeptVariables, blended, keep_variables
-from constraint_builders.files.measured_level import TOTAL, Keep, Ledger, MeasuredLevel
+from constraint_builders.files.kept_variables import KeptVariables, keep_variables
+from constraint_builders.files.measured_level import TOTAL, Keep, Ledger, MeasuredLevel, blended
 from constraint_builders.files.measurement_files import (
     CONSTRAINTS,
     EVERY_NAME,

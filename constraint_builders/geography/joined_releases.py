@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup
+from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup, by_layer
 from constraint_builders.description.common_schema import CommonSchema, CountedParts, require_known_factors
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
@@ -210,12 +210,9 @@ def _asked(
         except ValueError as error:
             raise ValueError(f"product {name!r}: {error}") from None
         pairs = [(level, table) for level in layers for table in tables]
-    found: dict[str, list[str]] = {}
-    for level, table in pairs:
-        of = common.factors[name]
-        called = " * ".join(of.get(factor, factor) for factor in table.factors) or "total"
-        found.setdefault(layers[level], []).append(called)
-    return found
+    of = common.factors[name]
+    called = [" * ".join(of.get(factor, factor) for factor in table.factors) or "total" for _, table in pairs]
+    return by_layer((layers[level], own) for (level, _), own in zip(pairs, called, strict=True))
 
 
 def _answers(

@@ -214,7 +214,7 @@ def test_tables_of_many_cells_at_many_blocks(number: int) -> None:
 
 @cases(
     ({"units": {"householder": "yes"}}, None, "only= names problem 'units': there are 'persons', 'households'"),
-    ({"households": {"householder": "maybe"}}, None, r"'householder' has no label \['maybe'\]: there are yes, no"),
+    ({"households": {"householder": "maybe"}}, None, r"'householder' has no level 'maybe': there are yes, no"),
     ({"households": {}}, None, "only= must name labels of one variable of the finer schema: got none"),
     ({"households": {"householder": "yes", "sex": "0"}}, None, "of one variable .* got 'relgq', 'sex'"),
     ({"households": {"owner": "yes"}}, None, "'owner'"),
@@ -325,7 +325,7 @@ def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -
 @cases(
     (None, {"units": {"h1": ["to let"]}}, "beside= is of problems in only="),
     ({"units": {"householder": "yes"}}, {"homes": {"h1": ["to let"]}}, "beside= names problem 'homes'"),
-    ({"units": {"householder": "yes"}}, {"units": {"h1": ["empty"]}}, "'h1' has no label"),
+    ({"units": {"householder": "yes"}}, {"units": {"h1": ["empty"]}}, "'h1' has no level"),
     ({"units": {"householder": "yes"}}, {"units": {"state": ["vacant", "occupied"]}}, "names all labels of 'h1'"),
     ({"units": {"householder": "yes"}}, {"persons": {"h1": ["to let"]}}, "'persons', not in only="),
     ({"units": {"householder": "yes"}}, {"units": {}}, "beside= must name labels of one variable"),

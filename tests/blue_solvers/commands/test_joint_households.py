@@ -209,7 +209,7 @@ HOUSEHOLDS = "--only households:relgq=0|1 --own size"
 REFUSED = [  # inputs and words, and what is said
     ("persons households --only homes:relgq=0", "--only names input 'homes': there are 'persons', 'households'"),
     ("persons households --only households:colour=0 --own size", "'colour' is not a variable or recode"),
-    ("persons households --only households:relgq=7 --own size", "'relgq' has no label ['7']: there are 0, 1, 2, 3"),
+    ("persons households --only households:relgq=7 --own size", "'relgq' has no level '7': there are 0, 1, 2, 3"),
     ("persons households --only households", "must be an input, a factor and its labels"),
     ("persons households --only households:relgq=0|1", "variable 'size' has 3 levels, and the finer schema has none"),
     ("persons households --own size", "--own is of inputs that count some people alone: give --only too"),
@@ -223,7 +223,7 @@ REFUSED = [  # inputs and words, and what is said
     (f"persons households {HOUSEHOLDS} --variables sex,size", "'relgq' tells apart what products count: keep it"),
     (f"persons households {HOUSEHOLDS} --at homes", "--at names input 'homes'"),
     ("persons units --only units:relgq=0|1 --beside units:h1=vacant|occupied", "names all labels of 'h1'"),
-    ("persons units --only units:relgq=0|1 --beside units:h1=empty", "'h1' has no label"),
+    ("persons units --only units:relgq=0|1 --beside units:h1=empty", "'h1' has no level"),
     (
         f"persons households units {' '.join(TIES[:6])} --beside households:size=one --own size",
         "labels of one variable",

@@ -14,7 +14,7 @@ from blue_solvers.streaming import estimate_measurements
 from constraint_builders import Spine
 from constraint_builders.files import read_noisy_measurements
 from constraint_builders.files.expected_rows import AveragedTables, ExpectedRows, only_children_below
-from constraint_builders.files.kept_variables import blended
+from constraint_builders.files.measured_level import blended
 from constraint_builders.files.reading_report import FacilityBounds, Remark, facility_remarks
 from constraint_builders.files.settings import Settings, parse_settings
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
