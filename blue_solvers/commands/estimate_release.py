@@ -20,6 +20,7 @@ from blue_solvers.commands.table_input import (
     parts_of,
     print_copied,
     print_matches,
+    require_input,
 )
 from blue_solvers.goodness import doubt_of
 from blue_solvers.solvers import TwoPass
@@ -106,8 +107,8 @@ def _read_several(args: argparse.Namespace) -> JoinedReleases:
     known = {factor for own in settings.values() for factor in own.schema.factor_names}
     shipped = {name: own for name, own in SHIPPED.items() if {"relgq", name, own} <= known}
     parts, same = parts_of(args, names), once(args.same or [], "--same")
-    if args.at is not None and args.at not in names:
-        raise ValueError(f"--at names input {args.at!r}: there are {', '.join(map(repr, names))}")
+    if args.at is not None:
+        require_input("at", args.at, names)
     with reading(), LevelBar("reading") as bar:
         return read_joined_releases(
             dict(zip(names, args.inputs, strict=True)),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from constraint_builders.files.survey_frame import Said
     from noise_mechanisms.laws import Law
 
+AS_SAID = "names_sep", "cells", "suppressed", "exact", "total", "areas", "plus_minus", "sheet", "skip_rows"
 OF_TABLES = (*flags_of("said"), "--write-schema")
 
 
@@ -99,18 +100,10 @@ def said_of(args: argparse.Namespace) -> Said | None:
     given = {
         "columns": None if args.columns is None else once(args.columns, "--columns"),
         "names_to": args.names_to[0] if args.names_to and len(args.names_to) == 1 else args.names_to,
-        "names_sep": args.names_sep,
-        "cells": args.cells,
-        "suppressed": args.suppressed,
-        "exact": args.exact,
-        "total": args.total,
-        "areas": args.areas,
         "law": _law(args),
         "style": _style(args),
         "sums": args.sum,
-        "plus_minus": args.plus_minus,
-        "sheet": args.sheet,
-        "skip_rows": args.skip_rows,
+        **{name: getattr(args, name) for name in AS_SAID},
     }
     given = {name: value for name, value in given.items() if value is not None}
     if args.names_sep is not None and args.names_to is None:
@@ -155,10 +148,15 @@ def marks_of(args: argparse.Namespace, names: Sequence[str]) -> list[dict[str, l
         if not (name and colon):
             what = "a column of it, moe=moe_90" if role else "a mark of it, T"
             raise ValueError(f"--{option} must be an input and {what}, {names[0]}:{what.split()[-1]}: got {text!r}")
-        if name not in said:
-            raise ValueError(f"--{option} names input {name!r}: there are {', '.join(map(repr, names))}")
+        require_input(option, name, names)
         said[name].setdefault(option, []).append((mark, *role) if role else mark)
     return [{option: own.get(option) for option in (*MARKS, "columns")} for own in said.values()]
+
+
+def require_input(option: str, name: str, names: Sequence[str]) -> None:
+    """Refuse the name of an input that there is not."""
+    if name not in names:
+        raise ValueError(f"--{option} names input {name!r}: there are {', '.join(map(repr, names))}")
 
 
 def parts_of(args: argparse.Namespace, names: Sequence[str]) -> CountedParts:
@@ -168,8 +166,7 @@ def parts_of(args: argparse.Namespace, names: Sequence[str]) -> CountedParts:
     found: dict[str, dict[str, dict[str, list[str]]]] = {"only": {}, "beside": {}}
     for option, own in found.items():
         for name, factor, labels in getattr(args, option) or ():
-            if name not in names:
-                raise ValueError(f"--{option} names input {name!r}: there are {', '.join(map(repr, names))}")
+            require_input(option, name, names)
             if factor in own.setdefault(name, {}):
                 raise ValueError(f"--{option} says {factor!r} of {name!r} twice: give its labels with | between them")
             own[name][factor] = labels
