@@ -21,13 +21,13 @@ from constraint_builders.description.area_layers import (
     read_layer,
     read_leaves,
 )
-from constraint_builders.description.described import Described
+from constraint_builders.description.described import Compared, Described
 from constraint_builders.description.spine import Spine
 
 LEAF = "Leaf"
 
 
-class Areas(Described):
+class Areas(Compared, Described):
     """Sets of leaves, or weighted sums of them, in named layers.
 
     The areas of a layer may be a partition of the leaves, leave some out, or overlap, and layers may nest or cross. A
@@ -67,6 +67,8 @@ class Areas(Described):
     >>> areas.cross("Region", "Product").names("Region * Product")
     ('N * a', 'N * b', 'S * a', 'S * b')
     """
+
+    _same_in, _hashed_by = ("levels", "_layers"), ("levels", "size")
 
     def __init__(self, leaves: int | Sequence[Hashable], layers: Mapping[str, Any]) -> None:
         count, labels = read_leaves(leaves)
@@ -350,14 +352,6 @@ class Areas(Described):
         passed = own.copy()
         passed[self.members[-1]] = (weights != 0).T.astype(np.int64) @ own[marked].astype(np.int64) > 0
         return passed.reshape(flags.shape)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Areas):
-            return NotImplemented
-        return self is other or (self.levels == other.levels and self._layers == other._layers)
-
-    def __hash__(self) -> int:
-        return hash((self.levels, self.size))
 
     def __repr__(self) -> str:
         counts = [f"{layer.size:,} {name}" for name, layer in self._layers.items() if name != LEAF]

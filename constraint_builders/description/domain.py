@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Flags, Index
 from constraint_builders.description.areas import Areas, Places
-from constraint_builders.description.described import Described, equal
+from constraint_builders.description.described import Compared, Described
 from constraint_builders.description.reals import refuse_masked
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
@@ -79,7 +79,7 @@ class Domain:
         return self.leaves.size * prod(self.schema.shape)
 
 
-class EmptyCells(Described):
+class EmptyCells(Compared, Described):
     """Cells of every geounit that are empty.
 
     Parameters
@@ -91,6 +91,8 @@ class EmptyCells(Described):
         A number for every cell that only those share that are empty in the same geounits, -1 for cells that are empty
         in all. By default as these geounits tell them apart; parts of a tree have those of the whole.
     """
+
+    _same_in, _hashed_by = ("axes", "empty"), ("axes", "empty")
 
     def __init__(self, axes: tuple[int, ...], empty: Flags, kinds: Index | None = None) -> None:
         self.axes, self.empty, self._given_kinds = axes, empty, kinds
@@ -114,14 +116,6 @@ class EmptyCells(Described):
     def empty_kinds(self, geounits: Index) -> Flags:
         """Which kinds are empty in some geounits, (geounits, kinds)."""
         return self.empty.reshape(len(self.empty), -1)[np.ix_(geounits, self._first_of_kinds)]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EmptyCells):
-            return NotImplemented
-        return self.axes == other.axes and equal(self.empty, other.empty)
-
-    def __hash__(self) -> int:
-        return hash((self.axes, self.empty.shape))
 
 
 class StructuralZeros(EmptyCells):

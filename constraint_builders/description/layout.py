@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.described import Compared
 from constraint_builders.description.labelled import (
     NODE,
     Dimension,
@@ -39,7 +40,7 @@ class Naming(Protocol):
         """The axes of a block in the order that this spelling of its name says."""
 
 
-class Layout:
+class Layout(Compared):
     """A flat vector cut into named blocks, each an array in C order.
 
     Parameters
@@ -61,6 +62,8 @@ class Layout:
     MemoryError
         If the cells would not fit in memory.
     """
+
+    _same_in, _hashed_by = ("names", "_shapes", "naming"), ("names", "_shapes")
 
     def __init__(
         self,
@@ -297,15 +300,6 @@ class Layout:
             return str(cell)
         along = zip(self.naming.dimensions(name), cell, strict=True)
         return f"({', '.join(f'{dimension.name}={dimension.labels[i]}' for dimension, i in along)})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Layout):
-            return NotImplemented
-        own, others = ((x.names, x._shapes, x.naming) for x in (self, other))
-        return self is other or own == others
-
-    def __hash__(self) -> int:
-        return hash((self.names, self._shapes))
 
     def __repr__(self) -> str:
         return f"Layout({len(self.names)} tables, {self.size:,} cells: {_some(self.names)})"

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders.description.described import equal
+from constraint_builders.description.described import Compared
 from constraint_builders.description.reals import LARGEST, checked_variances, real_array, refuse_large
 
 
-class LowRankPlusDiagonal(LinearOperator):
+class LowRankPlusDiagonal(Compared, LinearOperator):
     """The covariance D + U U' of noise e + U g, with e independent of variances D and g of k independent units.
 
     Every exact solver takes it, at the cost of k more columns when it is prepared.
@@ -53,6 +53,8 @@ class LowRankPlusDiagonal(LinearOperator):
            [0., 0., 4.]])
     """
 
+    _same_in, _hashed_by = ("diagonal", "factor"), ("factor",)
+
     def __init__(self, diagonal: ArrayLike, factor: ArrayLike) -> None:
         self.diagonal = _checked_diagonal(diagonal)
         self.factor = _checked_factor(factor, self.diagonal)
@@ -65,14 +67,6 @@ class LowRankPlusDiagonal(LinearOperator):
 
     def _adjoint(self) -> LowRankPlusDiagonal:
         return self
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LowRankPlusDiagonal):
-            return NotImplemented
-        return equal(self.diagonal, other.diagonal) and equal(self.factor, other.factor)
-
-    def __hash__(self) -> int:
-        return hash(self.factor.shape)
 
     def solve(self, V: ArrayLike) -> NDArray[np.float64]:
         """The inverse of D + U U' times V, by Woodbury's identity; cells that were not measured give 0.

@@ -13,7 +13,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from constraint_builders.arrays import Index
-from constraint_builders.description.described import Described
+from constraint_builders.description.described import Compared, Described
 from constraint_builders.description.labelled import Dimension, aligned, read_names, read_texts
 
 MOST_LEVELS = 1_000_000  # of a variable: more would fill the memory with labels
@@ -52,7 +52,7 @@ class Recode:
         return len(self.labels)
 
 
-class Schema(Described):
+class Schema(Compared, Described):
     """An ordered set of variables with their recodes.
 
     Parameters
@@ -81,6 +81,8 @@ class Schema(Described):
     >>> schema.size_of("adult")
     2
     """
+
+    _same_in, _hashed_by = ("variables", "recodes"), ("variables", "recodes")
 
     def __init__(
         self,
@@ -295,14 +297,6 @@ class Schema(Described):
         fine_groups, mapping = np.array(self.groups_of(fine)), np.zeros(self.size_of(fine), dtype=np.intp)
         mapping[fine_groups] = coarse_groups
         return mapping if np.array_equal(mapping[fine_groups], coarse_groups) else None
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Schema):
-            return NotImplemented
-        return (self.variables, self.recodes) == (other.variables, other.recodes)
-
-    def __hash__(self) -> int:
-        return hash((self.variables, self.recodes))
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{variable.name} {variable.size}" for variable in self.variables)

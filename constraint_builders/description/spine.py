@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from constraint_builders.description.described import equal
+from constraint_builders.description.described import Compared
 from constraint_builders.description.labelled import read_texts, refuse_labels
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.reals import refuse_masked
@@ -18,7 +18,7 @@ from constraint_builders.description.reals import refuse_masked
 CENSUS_WIDTHS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 15}
 
 
-class Spine(LevelledTree):
+class Spine(Compared, LevelledTree):
     """A tree of geounits, each at a geolevel.
 
     Branches may differ in depth, a geounit may have a single child, and a branch may skip a geolevel.
@@ -52,6 +52,8 @@ class Spine(LevelledTree):
     >>> spine
     Spine(4 geounits: 1 State, 2 County, 1 Tract)
     """
+
+    _same_in, _hashed_by = ("parent", "level_of", "levels", "geocodes"), ("size", "levels")
 
     def __init__(
         self, parent: ArrayLike, geolevel: Sequence[str] | None = None, geocode: Sequence[str] | None = None
@@ -308,17 +310,6 @@ class Spine(LevelledTree):
     @cached_property
     def _positions(self) -> dict[tuple[int, str], int]:
         return {key: i for i, key in enumerate(zip(self.level_of.tolist(), self.geocodes, strict=True))}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Spine):
-            return NotImplemented
-        own, others = ((x.levels, x.geocodes) for x in (self, other))
-        return self is other or (
-            equal(self.parent, other.parent) and equal(self.level_of, other.level_of) and own == others
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.size, self.levels))
 
     def __repr__(self) -> str:
         counts = ", ".join(

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from constraint_builders.arrays import Flags, Index, kinds_of_rows
-from constraint_builders.description.described import Described, equal
+from constraint_builders.description.described import Compared, Described
 from constraint_builders.description.reals import read_matrix
 from constraint_builders.relations.elimination import relations_between_rows
 
@@ -111,7 +111,7 @@ class NestedNodes:
 NO_NODES = NestedNodes(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=bool))
 
 
-class SummingMatrix(Described):
+class SummingMatrix(Compared, Described):
     """Which leaves every node sums: x = S leaves.
 
     Parameters
@@ -124,6 +124,8 @@ class SummingMatrix(Described):
     ValueError
         If it is not a matrix of finite numbers, or has no row.
     """
+
+    _same_in, _hashed_by = ("matrix",), ("matrix",)
 
     def __init__(self, S: Any) -> None:
         self.matrix = read_matrix(S, "S")
@@ -144,14 +146,6 @@ class SummingMatrix(Described):
         made = cls.__new__(cls)
         made.matrix, made._crossing = matrix, crossing
         return made
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SummingMatrix):
-            return NotImplemented
-        return equal(self.matrix, other.matrix)
-
-    def __hash__(self) -> int:
-        return hash(self.matrix.shape)
 
     @property
     def size(self) -> int:
