@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Name
+from constraint_builders.description.noise import LawOrName
 from constraint_builders.description.reals import checked_variances, real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import SourceValues
@@ -113,7 +114,8 @@ def problem_of_sources(
     Raises
     ------
     ValueError
-        As `Problem` and its `vector` do, by the number of the survey; or if surveys know a cell exactly and differ.
+        As `Problem` and its `vector` do, by the number of the survey; or if surveys know a cell exactly and differ, or
+        have noise of several laws.
 
     Examples
     --------
@@ -128,8 +130,11 @@ def problem_of_sources(
         raise ValueError("there are no sources: give (observed, values) of each")
     canonical: dict[tuple[int, str], Name] = {}
     given: dict[Name, list[SourceTable]] = {}
+    laws: dict[LawOrName, int] = {}
     for number, source in enumerate(sources, 1):
         own, y = _read_source(schema, spine, source, number)
+        if not (own.exact | own.unmeasured).all():
+            laws.setdefault(own.noise.law, number)
         for level, table, spelt in zip(own.observed_levels, own.observed_tables, own.observed.names, strict=True):
             name = canonical.setdefault((level, table.name), spelt)
             parts = given.setdefault(name, [])
@@ -144,7 +149,11 @@ def problem_of_sources(
             observed.setdefault(name[0], {})[name[1]] = variances
         else:
             observed[name] = variances
-    problem = Problem(schema, observed, desired, spine=spine, zeros=zeros, undetermined=undetermined)
+    if len(laws) > 1:
+        said = " and ".join(f"source {number} of {law}" for law, number in laws.items())
+        raise ValueError(f"sources have noise of several laws, {said}: the noise of a problem has one")
+    law = next(iter(laws), "gaussian")
+    problem = Problem(schema, observed, desired, spine=spine, zeros=zeros, noise=law, undetermined=undetermined)
     problem = told_apart(problem, given, [str(number) for number in range(1, len(sources) + 1)])
     return problem, problem.vector(values)
 

@@ -15,6 +15,7 @@ from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, problem_of_sources
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
+from noise_mechanisms.laws import Rounding
 from tests.helpers.every import cases
 from tests.helpers.refused import refused
 from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, invented_surveys
@@ -187,3 +188,17 @@ def test_surveys_that_cannot_be_combined_are_refused_by_number() -> None:
         problem_of_sources(schema, exact)
     with pytest.raises(ValueError, match="there are no sources"):
         problem_of_sources(schema, [])
+
+
+def test_the_law_of_all_sources_is_that_of_the_problem() -> None:
+    """Its mean is taken off estimates, and copies of a rounded figure say no more than one."""
+    schema, law = Schema({"sex": 2}), Rounding(10)
+    rounded, total = ({"sex": law}, {"sex": [10.0, 20.0]}), ({"total": 0.0}, {"total": 37.0})
+    problem, y = problem_of_sources(schema, [total, rounded])
+    assert problem.noise == law
+    alone = Problem(schema, {"total": 0.0, "sex": law})
+    assert blue(problem).estimate(y).values.tolist() == blue(alone).estimate([37.0, 10, 20]).values.tolist()
+    with pytest.raises(ValueError, match="are copies of one measurement"):
+        problem_of_sources(schema, [rounded, rounded])
+    with pytest.raises(ValueError, match=r"several laws, source 1 of Rounding\(base=10\) and source 2 of gaussian"):
+        problem_of_sources(schema, [rounded, ({"total": 4.0}, {"total": 40.0})])
