@@ -21,7 +21,7 @@ class Whitening:
     Attributes
     ----------
     scales : ndarray, (K,)
-        Standard deviations; 1 for functionals known exactly, so that a difference there is in units of itself.
+        Standard deviations; for functionals known exactly the largest of the others, or 1 where there are none.
     root, factor : ndarray, (K, rank)
         Of the correlation R: root root' = R^+ and factor factor' = R on its range, factor' root = 1.
     off : ndarray, (K, K - rank)
@@ -37,7 +37,8 @@ class Whitening:
     def of_covariance(cls, covariance: Float) -> Whitening:
         """Standardise a covariance, (K, K), and split range from null space."""
         deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
-        scales = np.where(deviations > EXACT * deviations.max(initial=0.0), deviations, 1.0)
+        largest = float(deviations.max(initial=0.0))
+        scales = np.where(deviations > EXACT * largest, deviations, largest or 1.0)
         eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
         kept = eigenvalues > RANK_TOLERANCE
         roots = np.sqrt(eigenvalues[kept])
@@ -64,7 +65,7 @@ class Whitening:
     def is_consistent(self, errors: Float, rounding: Float) -> NDArray[np.bool_]:
         """Whether errors (K, N) are in the range of C, up to their rounding (K,), (N,)."""
         distance = abs(self.off.T @ (errors / self.scales[:, None]))
-        allowed = CONSISTENT + abs(self.off.T) @ (rounding / self.scales)
+        allowed = CONSISTENT * bool(self.rank) + abs(self.off.T) @ (rounding / self.scales)
         return np.asarray((distance <= allowed[:, None]).all(axis=0))
 
     def with_moments(self, moments: Float) -> Whitening | None:

@@ -22,6 +22,7 @@ from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
 from tests.helpers.effort import lengths
+from tests.helpers.every import every
 
 LEVEL = 0.9
 REPLICATES = 2000
@@ -110,6 +111,19 @@ def test_exact_counts_and_inconsistent_values():
         assert only_exact.rank == only_exact.squared_radius == 0
         assert only_exact.contains([6.0])
         assert not only_exact.contains([6.1])
+
+
+@every("unit", [1e-9, 1.0, 1e9])
+def test_what_is_known_exactly_is_held_in_any_unit(unit):
+    """A sum less its parts is 0 whatever is measured, and an exact total what it is."""
+    given = Problem(Schema({"a": 2, "b": 2}), {"total": 0.0, "a": unit**2 * np.array([1.0, 4.0]), "detailed": unit**2})
+    P, y = blue(given), unit * np.array([24, 13, 12, 7, 5, 4.0, 8.0])
+    total = cell_weights(given, [0])
+    parts = total - cell_weights(given, [1, 2]).sum(axis=1)[:, None]
+    for W in (np.hstack([total.toarray(), parts, np.eye(7)[:, 3:4]]), total):
+        region = confidence_ellipsoid(P, y, W)
+        steps = unit * np.array([[0.0, 1e-3]] + [[0.0, 0.0]] * (W.shape[1] - 1))
+        assert region.contains(region.centre[:, None] + steps).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("size", [1.0, 1e6, 1e10, 1e13])
