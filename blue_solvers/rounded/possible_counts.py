@@ -19,7 +19,7 @@ from noise_mechanisms.published_figures import PublishedFigures
 
 _WHOLE = 1e-6  # by which a bound may miss a whole number
 _SECONDS = 60.0  # for one bound of whole counts
-INFEASIBLE, UNBOUNDED = 2, 3  # of scipy.optimize.milp
+INFEASIBLE, UNBOUNDED, OTHER = 2, 3, 4  # of scipy.optimize.milp
 NONE = "no non-negative counts lead to all of these figures: correct them, or declare another law"
 
 
@@ -113,6 +113,8 @@ def _least(weights: Float, constraints: scipy.optimize.LinearConstraint, box: Ra
         raise ValueError(NONE)
     if solved.status == UNBOUNDED:
         return -np.inf
+    if solved.status == OTHER and whole and _least(weights, constraints, box, whole=False) == -np.inf:
+        return -np.inf  # it cannot tell unbounded from infeasible, and there are counts: what is real tells
     if not solved.success:
         raise NotConvergedError(f"a bound was not found within {_SECONDS:g} s: {solved.message}")
     return float(solved.fun)

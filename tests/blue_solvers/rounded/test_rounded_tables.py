@@ -73,6 +73,14 @@ def counts_of(problem: Problem, counts: np.ndarray) -> np.ndarray:
     return problem.marginal_matrix() @ counts.T
 
 
+def test_whole_counts_that_nothing_bounds_have_no_upper_bound() -> None:
+    law = RandomRounding(3)
+    observed = {"a": [law.variance, np.inf], "b": [law.variance, np.inf]}
+    problem = Problem(Schema({"a": 2, "b": 2}), observed, ["total", "a"], noise=law, undetermined="nan")
+    lower, upper = possible_counts(problem, [3.0, np.nan, 3.0, np.nan], whole=True)
+    assert (lower.tolist(), upper.tolist()) == ([1, 1, 0], [np.inf, 5, np.inf])
+
+
 def test_figures_that_contradict_one_another_are_refused() -> None:
     law = RandomRounding(3)
     problem = Problem(SCHEMA, {"total": law, "a": law})
