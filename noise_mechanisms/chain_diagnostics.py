@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
+from constraint_builders.description.reals import real_array
 
 
-def potential_scale_reduction(traces: Float) -> Float:
+def potential_scale_reduction(traces: ArrayLike) -> Float:
     """Gelman and Rubin's factor of every cell: near 1 when chains from dispersed starts have come to agree.
 
     Parameters
     ----------
-    traces : ndarray, (chains, length, d)
+    traces : array_like, (chains, length, d)
         Without burn-in; at least 2 chains of length 2.
 
     Returns
@@ -23,8 +25,11 @@ def potential_scale_reduction(traces: Float) -> Float:
     Raises
     ------
     ValueError
-        If there are fewer.
+        If there are fewer, or a trace is no number.
     """
+    traces = real_array(traces, "traces")
+    if not np.isfinite(traces).all():
+        raise ValueError("traces hold NaN or infinite numbers: give finite ones")
     if traces.ndim != 3 or min(traces.shape[:2]) < 2:
         raise ValueError(
             f"traces need the shape (chains, length, d) with 2 chains of length 2 or more: got {traces.shape}"

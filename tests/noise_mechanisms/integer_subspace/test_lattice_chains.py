@@ -212,6 +212,8 @@ def test_scale_reduction_by_hand() -> None:
     np.testing.assert_allclose(potential_scale_reduction(traces), [math.sqrt(4.5), 1.0])
     with pytest.raises(ValueError, match="shape"):
         potential_scale_reduction(traces[:1])
+    with pytest.raises(ValueError, match="traces hold NaN or infinite numbers"):
+        potential_scale_reduction(np.where(traces == traces.max(), np.nan, traces))
 
 
 @pytest.mark.few(0)
