@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.optimize import nnls as scipy_nnls
 
+from bench.general_peers import by_clarabel, by_osqp
 from bench.measuring import parser_of, print_table, timed
 from bench.papers.datasets import SETTINGS, Privacy, benchmark_problem, puma_datasets, synthetic_datasets
 from bench.problems import BLOCKS
@@ -56,7 +56,6 @@ RIVALS = {
     "all cells / NNLS": ("detailed", "total", "NNLS"),
 }
 Results = list[dict[str, Any]]
-Solve = Callable[[Float], Float]
 
 
 def main(argv: list[str]) -> None:
@@ -195,73 +194,29 @@ def print_timings(datasets: dict[str, Integers], runs: int) -> None:
     print_table(["data set", *METHODS, *OTHERS], rows)
 
 
-def _milliseconds(problem: Problem, runs: int) -> Iterator[str]:
+def _milliseconds(problem: Problem, runs: int) -> Iterator[float | None]:
     y = problem.truth[:, None] + draw_noise(problem, runs, SEED)
     for fit in METHODS.values():
         fit(problem, y)
-        yield f"{1e3 * timed(partial(fit, problem, y))[1] / runs:.3f}"
+        yield 1e3 * timed(partial(fit, problem, y))[1] / runs
     for other in OTHERS:
-        solve, columns = _solver(other, problem), (y / np.sqrt(problem.variances)[:, None]).T
-        yield f"{1e3 * sum(timed(partial(solve, column))[1] for column in columns) / runs:.3f}"
+        yield 1e3 * np.mean([timed(solver(other, problem, column))[1] for column in y.T])
 
 
-def _solver(other: str, problem: Problem) -> Solve:
-    """One of the others, given the measurements in their standard deviations."""
-    scale = sparse.diags_array(1 / np.sqrt(problem.variances))
-    return OTHERS[other](sparse.csc_array(scale @ problem.marginal_matrix()))
+def solver(other: str, problem: Problem, y: Float) -> Callable[[], Float]:
+    """One of the others, its matrices made: of all observed cells, or as scipy's nnls of detailed ones."""
+    lower = np.full(y.size, -np.inf)
+    lower[problem.observed.slice("detailed")] = 0
+    if OTHERS[other]:
+        return OTHERS[other](problem.constraint_matrix(), problem.variances, y, lower)
+    deviations = np.sqrt(problem.variances)
+    dense = problem.marginal_matrix().toarray() / deviations[:, None]
+    return lambda: scipy_nnls(dense, y / deviations)[0]
 
 
-def _scipy_nnls(A: sparse.csc_array) -> Solve:
-    dense = A.toarray()
-    return lambda b: scipy_nnls(dense, b)[0]
-
-
-def _quadratic_program(A: sparse.csc_array, sign: float) -> tuple[sparse.csc_matrix, sparse.csc_matrix]:
-    """Residuals r as variables: minimise r'r / 2 subject to A x - r = b and sign x in its cone."""
-    n, d = A.shape
-    quadratic = sparse.block_diag([sparse.csc_array((d, d)), sparse.eye_array(n)])
-    rows = sparse.block_array([[A, -sparse.eye_array(n)], [sign * sparse.eye_array(d), None]])
-    return sparse.csc_matrix(quadratic), sparse.csc_matrix(rows)
-
-
-def _clarabel(A: sparse.csc_array) -> Solve:
-    import clarabel
-
-    n, d = A.shape
-    quadratic, rows = _quadratic_program(A, -1.0)
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    cones = [clarabel.ZeroConeT(n), clarabel.NonnegativeConeT(d)]
-
-    def solve(b: Float) -> Float:
-        right = np.concatenate([b, np.zeros(d)])
-        return np.array(clarabel.DefaultSolver(quadratic, np.zeros(n + d), rows, right, cones, settings).solve().x[:d])
-
-    return solve
-
-
-def _osqp(A: sparse.csc_array) -> Solve:
-    """Tolerances 1e-7 and polishing, as the paper's code has them."""
-    import osqp
-
-    n, d = A.shape
-    quadratic, rows = _quadratic_program(A, 1.0)
-    options = {"eps_abs": 1e-7, "eps_rel": 1e-7, "max_iter": 20_000, "polishing": True, "verbose": False}
-
-    def solve(b: Float) -> Float:
-        low, high = np.concatenate([b, np.zeros(d)]), np.concatenate([b, np.full(d, np.inf)])
-        solver = osqp.OSQP()
-        solver.setup(quadratic, np.zeros(n + d), rows, low, high, **options)
-        return np.array(solver.solve().x[:d])
-
-    return solve
-
-
-OTHERS: dict[str, Callable[[sparse.csc_array], Solve]] = {
-    "scipy nnls": _scipy_nnls,
-    "clarabel": _clarabel,
-    "osqp": _osqp,
-}
+OTHERS: dict[str, Callable[..., Callable[[], Float]] | None] = {
+    "scipy nnls": None, "clarabel": by_clarabel, "osqp": by_osqp,
+}  # fmt: skip
 
 
 def tree(leaves: int, leaves_per_group: int = 100) -> Problem:
@@ -275,23 +230,20 @@ def print_sizes() -> None:
     """Seconds for one non-negative fit of large problems, nine cells in ten being zero, beside general QP solvers."""
     trees = {f"tree {leaves:,}": tree(leaves) for leaves in (30_000, 100_000, 300_000)}
     problems = {"PL94": gallery.pl94(), **trees, "6^6": gallery.cube(6, 6)}
-    header = ["seconds a solve", "cells", "nnls", "first", "kkt", "clarabel", "osqp"]
-    print()
-    print_table(
-        header, ([name, *_seconds(problem, list(trees)[:2].count(name) > 0)] for name, problem in problems.items())
-    )
+    rows = ([name, *_seconds(problem, name in list(trees)[:2])] for name, problem in problems.items())
+    print_table(["seconds a solve", "cells", "nnls", "first", "kkt", "clarabel", "osqp"], rows)
 
 
-def _seconds(problem: Problem, beside: bool) -> Iterator[str]:
+def _seconds(problem: Problem, beside: bool) -> Iterator[float]:
     rng = np.random.default_rng(SEED)
     M = problem.marginal_matrix()
     cells = np.where(rng.random(M.shape[1]) < 0.1, rng.integers(1, 50, M.shape[1]), 0)
     y = M @ cells + draw_noise(problem, 1, rng)[:, 0]
     _, first = timed(partial(nnls, problem, y))
     fit, seconds = timed(partial(nnls, problem, y))
-    yield from (f"{cells.size:,}", f"{seconds:.3f}", f"{first:.3f}", f"{fit.kkt_residual / fit.observed.max():.1e}")
+    yield from (cells.size, seconds, first, fit.kkt_residual / fit.observed.max())
     for other in ("clarabel", "osqp") if beside else ():
-        yield f"{timed(partial(_solver(other, problem), y / np.sqrt(problem.variances)))[1]:.3f}"
+        yield timed(solver(other, problem, y))[1]
 
 
 def draw(results: Results, path: Path) -> None:
