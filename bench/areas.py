@@ -23,26 +23,26 @@ query groups 5 s and 1 GB for one geounit, 0.2 s for each further.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
 
-from bench.geographies import (
-    DETAILED,
-    SPINES,
-    grid,
-    joint_state,
-    nested,
-    query_groups,
-    series,
-    times,
-    with_second_partition,
-)
 from bench.measuring import keep_freed_memory, parser_of, peak_bytes, print_apart, shortest, timed
-from bench.problems import block_geoids, state
+from bench.problems import block_geoids, dhc_persons, keys_of_m5, state
 from blue_solvers import TwoPass, blue
-from constraint_builders import Problem
+from constraint_builders import Areas, Problem, Schema, Spine, joint
+from constraint_builders.files.settings import production_settings
 
+GROUP = 40  # blocks
+SHIFT = 20
+SPINES = {
+    "1 geounit": ([-1], ["State"]),
+    "1 + 8 geounits": ([-1] + [0] * 8, ["State"] + ["County"] * 8),
+    "1 + 2 + 6 alike": ([-1, 0, 0, 1, 1, 1, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6),
+    "1 + 2 + 6 not alike": ([-1, 0, 0, 1, 1, 2, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6),
+}
+DETAILED = "1 geounit, detailed"
 Cases = dict[str, dict[str, tuple[str | int, ...]]]  # by their group: whose problem, and what it is made of
 QUICK: Cases = {
     "spine": {"16 cells": ("state", "16")},
@@ -66,15 +66,11 @@ FULL: Cases = {
         "2,016 cells": ("partition", "2016"),
         "grid 1,000 x 1,000": ("grid", 1000),
         "tree of 8,000,000": ("tree", 8_000_000),
-        "M5 x 28 days": ("series", 28),
-        "M5 x day, week, month": ("times", 28),
+        "M5 x 28 days": ("sales", 28, False),
+        "M5 x day, week, month": ("sales", 28, True),
         "joint, 5,000 blocks": ("joint", 5000),
     },
 }
-KINDS: dict[str, Callable[..., Problem]] = {
-    "state": state, "query groups": query_groups, "grid": grid, "tree": nested, "series": series, "times": times,
-    "joint": joint_state,
-}  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
@@ -124,3 +120,86 @@ def measure(kind: str, *made_of: str | int) -> dict[str, float | str | None]:
         "peak, x in+out": memory / 8 / (y.size + x.size),
         "with variances MB": with_variances / 1e6,
     }
+
+
+def query_groups(case: str) -> Problem:
+    """The production run's tables of the persons' demographic and housing characteristics at each geolevel."""
+    if case == DETAILED:
+        return dhc_persons()
+    settings = production_settings("dhc_us_persons")
+    variances = settings.variances()
+    parent, levels = SPINES[case]
+    observed = {
+        level: {name: own for name, own in variances[level].items() if name != "detailed"}
+        for level in dict.fromkeys(levels)
+    }
+    return Problem(settings.schema, observed, spine=Spine(parent, levels))
+
+
+def with_second_partition(alone: Problem) -> Problem:
+    """A state's geounits as areas, and groups of every tract's blocks that cross its block groups."""
+    spine = alone.spine
+    blocks = np.flatnonzero(spine.child_counts == 0)
+    tract = spine.ancestors_at(blocks, spine.level_index("Tract"))
+    order = np.argsort(tract, kind="stable")
+    number = np.empty(blocks.size, dtype=np.int64)  # of every block within its tract
+    number[order] = np.arange(blocks.size) - np.searchsorted(tract[order], tract[order])
+    groups = tract * blocks.size + (number + SHIFT) // GROUP
+    observed: dict[str, dict[str, float]] = {}
+    for (level, table), own in zip(alone.observed.names, alone.geounit_variances, strict=True):
+        observed.setdefault(level, {})[table] = float(own[0])
+    desired: dict[str, list[str]] = {}
+    for level, table in alone.desired.names:
+        desired.setdefault(level, []).append(table)
+    observed["Group"], desired["Group"] = observed["Block_Group"], desired["Block_Group"]
+    return Problem(alone.schema, observed, desired, areas=Areas.from_spine(spine).with_layer("Group", groups))
+
+
+def grid(size: int) -> Problem:
+    """Sales of every product in every region, with the totals of both measured, of one kind."""
+    region, sold = np.divmod(np.arange(size**2), size)
+    areas = Areas(size**2, {"All": np.zeros(size**2, dtype=int), "Region": region, "Product": sold})
+    return Problem(Schema({"kind": 1}), {level: {"total": 1.0} for level in areas.levels}, areas=areas)
+
+
+def nested(nodes: int) -> Problem:
+    """Areas that nest, five in each."""
+    leaves = nodes * 4 // 5
+    depths = range(int(np.log(leaves) / np.log(5)), 0, -1)
+    areas = Areas(leaves, {f"Layer {depth}": np.arange(leaves) // 5**depth for depth in depths})
+    rng = np.random.default_rng(0)
+    sizes = zip(areas.levels, areas.members, strict=True)
+    return Problem(Schema({"kind": 1}), {o: {"total": rng.uniform(1, 2, own.size)} for o, own in sizes}, areas=areas)
+
+
+def sales(days: int, by_weeks: bool) -> Problem:
+    """As many nodes as M5 has, in its twelve layers, forecast for every day, or for every day, week and month."""
+    keys, day = keys_of_m5(), np.arange(days)
+    layers = {name.capitalize(): keys[name] for name in ("state", "store", "category", "department", "product")}
+    areas = Areas(keys["product"].size, {"All": np.zeros_like(keys["product"]), **layers})
+    for first, second in itertools.product(("State", "Store"), ("Category", "Department")):
+        areas = areas.cross(first, second)
+    areas = areas.cross("State", "Product")
+    recodes = {"day": {"week": day // 7, "month": (day >= 17).astype(int)}} if by_weeks else {}
+    weeks = ({}, {"week": 3.0, "month": 9.0})[by_weeks]
+    forecasts = {layer: {"day": 1.0 + i, **weeks} for i, layer in enumerate(areas.levels)}
+    return Problem(Schema({"day": days}, recodes=recodes), forecasts, areas=areas)
+
+
+def joint_state(blocks: int) -> Problem:
+    """PL94 persons, and the DHC's small tables, over block groups that cross, as shipped schemas have them."""
+    number, problems = np.arange(blocks), []
+    small = ["age_18_64_116 * relgq_4_groups", "age_18_64_116 * sex", "hispanic * sex", "popSehsdTargetsRelship"]
+    pl94, dhc = production_settings("pl94_us_persons"), production_settings("dhc_us_persons")
+    for schema, tables, by in ((pl94.schema, list(pl94.variances()["Block"]), 0), (dhc.schema, small, 2)):
+        layers = {"State": number * 0, "Tract": number // 25, "Group": (number + by) // 5}
+        observed = {layer: {table: 2.0 + i for i, table in enumerate(tables)} for layer in (*layers, "Leaf")}
+        areas = Areas([f"block {i}" for i in number], layers)
+        problems.append(Problem(schema, observed, {"State": ["total"]}, areas=areas))
+    desired = {"Tract (1)": ["votingage * hispanic", "sex"], "Leaf": ["total", "hhgq8lev"]}
+    return joint(*problems, recodes={"hhgq": "hhgq8lev", "votingage": "votingage"}, desired=desired)
+
+
+KINDS: dict[str, Callable[..., Problem]] = {
+    "state": state, "query groups": query_groups, "grid": grid, "tree": nested, "sales": sales, "joint": joint_state,
+}  # fmt: skip

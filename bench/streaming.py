@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from bench.geographies import with_second_partition
+from bench.areas import with_second_partition
 from bench.measuring import figures_apart, parser_of, peak_bytes, print_table, timed
 from bench.problems import block_geoids, state
 from blue_solvers import blue

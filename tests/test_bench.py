@@ -10,7 +10,7 @@ import pytest
 from bench import two_cores
 from bench.__main__ import measurements
 from bench.certificates import broken, collect, read, table
-from bench.papers import paper_times, squared_error_rule, unequal_variances
+from bench.papers import paper_tables, squared_error_rule, unequal_variances
 from bench.papers.printed_figures import TABLE_2, TABLE_3, Comparison
 from blue_solvers import blue
 from blue_solvers.threads import WORTH_BYTES, Workers
@@ -82,7 +82,7 @@ def test_a_figure_differs_by_its_own_its_printed_and_its_rounding_errors() -> No
 
 
 def test_times_are_of_the_papers_problems() -> None:
-    assert {name: make().desired.size for name, make in paper_times.PROBLEMS.items()} == {
+    assert {name: make().desired.size for name, make in paper_tables.PROBLEMS.items()} == {
         name: counts for name, (counts, *_) in TABLE_2.items()
     }
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bench.measuring import parser_of, print_table
-from bench.papers.datasets import benchmark_problem, synthetic_datasets
-from bench.papers.microdata import SHOWN
+from bench.papers.microdata import SHOWN, benchmark_problem, synthetic_datasets
 from blue_solvers import blue
 from blue_solvers.nonnegative import inverted_intervals, refine_intervals
 from noise_mechanisms import draw_noise

@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from bench.papers.datasets import SETTINGS, benchmark_problem, puma_datasets, synthetic_datasets
+from bench.papers.microdata import SETTINGS, benchmark_problem, puma_datasets, synthetic_datasets
 from blue_solvers import blue
 from blue_solvers.nonnegative import (
     METHODS,
