@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -75,15 +75,15 @@ def distance_from(x: NDArray, variances: NDArray) -> Callable[[NDArray], float]:
     return distance
 
 
-def held(contest: Contest, budget: float) -> tuple[list[Result], dict[str, str]]:
-    """The results of a contest, and for those who could not take part why; `budget` is in seconds for each rival."""
-    results, absent = [], {}
+def held(contest: Contest, budget: float, absent: dict[str, str]) -> Iterator[Result]:
+    """The results of a contest; those who cannot take part are told why. `budget` is in seconds for each rival."""
     for name, make in contest.rivals.items():
         try:
-            results.append(Result(contest.problem, contest.cells, name, *_duel(make(), budget)))
+            found = Result(contest.problem, contest.cells, name, *_duel(make(), budget))
         except Exception as error:  # of others' code, or of what it needs
             absent[f"{name} on {contest.problem}"] = f"{type(error).__name__}: {error}".splitlines()[0]
-    return results, absent
+        else:
+            yield found
 
 
 def _duel(rival: Rival, budget: float) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@
     python -m bench peers                    some minutes
     python -m bench peers --quick            small problems, a minute
     python -m bench peers --peers FOLDER     also systems for tables whose repositories lie in FOLDER
-    python -m bench peers --keep [PLACE]     keeps the figures as JSON, in bench/history/ or at PLACE
 
 A row is a problem and a peer. "apply": both were prepared, and answer again; "from the problem": both start with what
 was measured, loaded and described; "frames": both are given the same data frames. Times are medians, in milliseconds of
@@ -22,7 +21,7 @@ what these need installed. Who is not there is named below. What they gave is in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,7 +31,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bench import forecast_peers, general_peers
-from bench.compare import FOLDER, write
 from bench.contests import Contest, Result, Rival, distance_from, held
 from bench.measuring import parser_of, print_table
 from bench.other_systems import SYSTEMS, Case, silent, source_of
@@ -57,29 +55,13 @@ def main(argv: list[str]) -> None:
     """Print the table, then who was absent."""
     parser = parser_of("peers", __doc__, "small problems, few rounds")
     parser.add_argument("--peers", metavar="FOLDER", type=Path, help="where clones of the other systems lie")
-    parser.add_argument("--keep", metavar="PLACE", type=Path, nargs="?", const=FOLDER, help="file or folder of JSON")
-    parser.add_argument("--note", default="", help="what to keep about the machine, such as who shares it")
     options = parser.parse_args(argv)
-    results: list[Result] = []
     absent: dict[str, str] = {}
     systems = (_of_system(repository, options.peers, absent) for repository in SYSTEMS)
-    contests = chain(_contests(options.quick), *systems)
-    print_table(HEADER, map(_row, _held(contests, 0.2 if options.quick else 5.0, results, absent)))
+    contests, budget = chain(_contests(options.quick), *systems), 0.2 if options.quick else 5.0
+    print_table(HEADER, (_row(own) for contest in contests for own in held(contest, budget, absent)))
     for name, why in absent.items():
         print(f"not run: {name}: {why}")
-    if options.keep is not None:
-        write(options.keep, results, absent, options.note)
-
-
-def _held(
-    contests: Iterable[Contest], budget: float, results: list[Result], absent: dict[str, str]
-) -> Iterator[Result]:
-    """Results as they are found, kept along with who could not take part."""
-    for contest in contests:
-        found, lacking = held(contest, budget)
-        results += found
-        absent |= lacking
-        yield from found
 
 
 def _row(own: Result) -> list[object]:

@@ -8,7 +8,7 @@ A process for each version measures one step after another, interleaved; figures
 seconds on one thread (of child processes for the command) or bytes that Python and NumPy hold at most, so that
 memory of LAPACK, SuperLU and threads is not in them. Memory that is freed stays at hand: whether the C library gives it
 back between two estimates is chance, and page faults then cost up to half as much again. What looks more than 5 % worse
-is measured again first. Ratios that were kept of releases are compared by `python -m bench compare`.
+is measured again first.
 """
 
 from __future__ import annotations
