@@ -12,13 +12,12 @@ compression that is polars' own choice; that its frames are in memory by then is
 counted for all, as after an installation: a round that is not measured compiles modules and loops. Times are medians
 of CPU seconds, user and system, on one BLAS thread; the ratios are medians over rounds. Before every process
 another one writes to memory and ends, so that all find as much at hand: what the host of a virtual machine has taken
-back costs a page fault of the host's, up to 2 s a gigabyte. Below are the stages of the run in memory.
+back costs a page fault of the host's, up to 2 s a gigabyte.
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -31,13 +30,9 @@ import numpy as np
 
 from bench.measuring import figures_apart, parser_of, print_table
 from bench.problems import block_geoids, state
-from blue_solvers import blue
 from blue_solvers.results.estimate_rows import COMPRESSION, ROW_GROUP
-from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import write_result
-from blue_solvers.verification import fit_of_geography
 from constraint_builders import Problem
-from constraint_builders.files import read_noisy_measurements, read_settings, write_noisy_measurements
+from constraint_builders.files import write_noisy_measurements
 from constraint_builders.files.settings import production_settings
 
 SETTINGS = "settings.toml"
@@ -48,24 +43,18 @@ HEADER = ["process", "processor s", "x polars", "x polars, zstd", "x in memory",
 
 
 def main(argv: list[str]) -> None:
-    """Print the tables."""
+    """Print the table."""
     parser = parser_of("files", __doc__, "16 cells a geounit")
     parser.add_argument("--rounds", type=int, help="of all processes, interleaved (3, or with --quick 1)")
     options = parser.parse_args(argv)
     cells = "16" if options.quick else "2016"
     print(block_geoids()[0])
     with tempfile.TemporaryDirectory() as folder:
-        size = figures_apart("files", "release", folder, cells)
+        size = figures_apart("files", folder, cells)
         print_table(HEADER, compare(Path(folder), size, options.rounds or (1 if options.quick else 3), LIMITS[cells]))
-        print_table(["stage", "user s", "system s", "peak MB"], figures_apart("files", "stages", folder, cells))
 
 
-def measure(step: str, folder: str, cells: str) -> int | list[list[object]]:
-    """One of the steps that are taken in processes of their own."""
-    return release(Path(folder), cells) if step == "release" else stages(Path(folder))
-
-
-def release(place: Path, cells: str) -> int:
+def measure(folder: str, cells: str) -> int:
     """Write measurement files of noise alone, with their settings; how many numbers they hold."""
     problem = state(cells)
     rng, y = np.random.default_rng(0), np.empty(problem.observed.size)
@@ -73,7 +62,7 @@ def release(place: Path, cells: str) -> int:
         noise = rng.standard_normal((variances.size, problem.observed_tables[i].size))
         y[problem.observed.block(i)] = np.rint(noise * np.sqrt(variances)[:, None]).ravel()
     text = production_settings("pl94_us_persons").text if cells == "2016" else _coarse_settings(problem)
-    write_noisy_measurements(place / "release", problem, y, notes={SETTINGS: text})
+    write_noisy_measurements(Path(folder) / "release", problem, y, notes={SETTINGS: text})
     return y.size
 
 
@@ -126,34 +115,3 @@ def _run(arguments: Sequence[str], modules: Path) -> tuple[float, float, str]:
         if process.returncode:
             raise RuntimeError(f"{' '.join(arguments[:3])} failed: {complaints.read().strip()[-500:]}")
         return usage.ru_utime + usage.ru_stime, 1024.0 * usage.ru_maxrss, printed.read()
-
-
-def stages(place: Path) -> list[list[object]]:
-    """What every stage of the run in memory takes."""
-    found: list[list[object]] = []
-    before = [0.0, 0.0]
-
-    def passed(name: str) -> None:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        now = [usage.ru_utime, usage.ru_stime]
-        found.append([name, *(a - b for a, b in zip(now, before, strict=True)), usage.ru_maxrss // 1000])
-        before[:] = now
-
-    import blue_solvers.cli  # noqa: F401  it is all that the command imports
-
-    passed("start and imports")
-    measured = read_noisy_measurements(place / "release", read_settings(place / "release" / SETTINGS))
-    passed("read, describe")
-    P = blue(measured.problem)
-    passed("prepare")
-    measured.y.flags.writeable = False
-    est = P.estimate(measured.y, certify=False)
-    passed("estimate")
-    certificate = est.certificate()
-    passed("prove")
-    fit = fit_of_geography(est.problem, est.y, est.values, P.variances_by_table().of)
-    passed("variances and fit")
-    proof = StoredProof(certificate, fit)
-    write_result(place / "stages", P, est.values, None, measured.settings, None, proof, measured)
-    passed("standard errors, write, checksums")
-    return found

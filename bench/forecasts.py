@@ -1,29 +1,24 @@
-"""Forecasts of real series: how often intervals hold what came, and seconds beside hierarchicalforecast.
+"""Forecasts of real series: how often intervals hold what came.
 
-    python -m bench forecasts            all: two minutes
-    python -m bench forecasts --quick    every sixth month, and small hierarchies
+    python -m bench forecasts            a minute or two
+    python -m bench forecasts --quick    every sixth month
 
-1. Employees of the United States in 15 industries and seven groups of them (`blue_solvers.examples.EMPLOYMENT`). Every
-   month from 2003 on, each series is forecast by itself up to three months ahead from the 60 months before: a seasonal
-   difference with two lags, fitted anew each time. The errors of the last T months, made so before, are the sample.
-   Printed is the share of all series and months that lay in intervals of 90 %, in per cent.
-2. CPU milliseconds from a summing matrix and 12 columns of base forecasts to reconciled ones, the least of several in
-   turns, by `ExactMinTrace` and `MinTraceSparse`.
+Employees of the United States in 15 industries and seven groups of them (`blue_solvers.examples.EMPLOYMENT`). Every
+month from 2003 on, each series is forecast by itself up to three months ahead from the 60 months before: a seasonal
+difference with two lags, fitted anew each time. The errors of the last T months, made so before, are the sample.
+Printed is the share of all series and months that lay in intervals of 90 %, in per cent. Times beside
+hierarchicalforecast are those of `bench peers`.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import sparse
 
-from bench.measuring import is_quick, print_table, shortest
-from bench.problems import SEED, m5, sums, tree
+from bench.measuring import is_quick, print_table
 from blue_solvers.adapters import ExactMinTrace
 from blue_solvers.adapters.sample_errors import OF_SAMPLE
 from blue_solvers.examples import EMPLOYMENT
@@ -35,14 +30,12 @@ GROUPS = {
 SEASON, LAGS, WINDOW, HORIZON = 12, 2, 60, 3
 FIRST = 159  # the first month with the longest sample before
 TIMES, METHODS, INTERVALS = (24, 36, 48, 60, 96), ("wls_var", "mint_shrink"), ("normality", *OF_SAMPLE)
-COLUMNS, ROUNDS = 12, 7
 
 
 def main(argv: list[str]) -> None:
-    """Print both."""
-    quick = is_quick(argv, "forecasts", __doc__, "every sixth month, and small hierarchies")
+    """Print the table."""
+    quick = is_quick(argv, "forecasts", __doc__, "every sixth month")
     print_table(["method", "T", "months ahead", *INTERVALS], coverages(6 if quick else 1))
-    print_table(["hierarchy", "nodes", "weights", "ExactMinTrace ms", "MinTraceSparse ms"], speeds(quick))
 
 
 def employment() -> tuple[list[str], NDArray, NDArray]:
@@ -69,7 +62,7 @@ def base_forecasts(series: NDArray) -> NDArray:
 
 
 def coverages(every: int) -> Iterator[list[object]]:
-    """Rows of the first table."""
+    """Rows of the table."""
     _, S, series = employment()
     forecasts = np.stack([base_forecasts(own) for own in series])
     months = range(FIRST, series.shape[1] - HORIZON + 1, every)
@@ -88,37 +81,3 @@ def coverages(every: int) -> Iterator[list[object]]:
             shares = {name: np.mean(inside, axis=(0, 1)) for name, inside in held.items()}
             for step in (0, HORIZON - 1):
                 yield [method, times, step + 1, *(100 * own[step] for own in shares.values())]
-
-
-def crossed(side: int) -> sparse.csr_array:
-    """The total, rows, columns and cells of a square table."""
-    row, column = (grid.ravel() for grid in np.indices((side, side)))
-    return sums([np.zeros_like(row)], [row], [column], [row, column])
-
-
-def speeds(quick: bool) -> Iterator[list[object]]:
-    """Rows of the second table."""
-    from hierarchicalforecast.methods import MinTraceSparse
-
-    cases = {f"{side} x {side}": crossed(side) for side in (2, 3, 8, 30, 60)}
-    cases |= {f"tree of {leaves:,}": tree(leaves) for leaves in (8, 800, *(() if quick else (78_000,)))}
-    if not quick:
-        cases |= {"200 x 200": crossed(200), "M5": m5()}
-    rng = np.random.default_rng(SEED)
-    for name, matrix in cases.items():
-        S = sparse.csr_matrix(matrix, dtype=float)
-        y_hat = S @ rng.gamma(5, 3, (S.shape[1], COLUMNS)) + rng.normal(size=(S.shape[0], COLUMNS))
-        calls_at_once = max(1, min(20, 20_000 // S.shape[0]))
-        for weights in ("ols", "wls_struct", "wls_var"):
-            sample = {"y_insample": y_hat, "y_hat_insample": y_hat + rng.normal(size=y_hat.shape)}
-            calls = [partial(own(weights).fit_predict, S, y_hat, **sample) for own in (ExactMinTrace, MinTraceSparse)]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                seconds = shortest(*(partial(repeated, call, calls_at_once) for call in calls), rounds=ROUNDS)
-            yield [name, S.shape[0], weights, *(1e3 * own / calls_at_once for own in seconds)]
-
-
-def repeated(call: Callable[[], object], times: int) -> None:
-    """Calls in a row: one alone, after the pause in which garbage is collected, finds nothing in the cache."""
-    for _ in range(times):
-        call()

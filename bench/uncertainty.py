@@ -6,15 +6,13 @@
 1. Exact variances of a 14,641-count cube with a variance of its own in every cell by selected inversion, beside the
    sparse Cholesky factorisation of A Sigma A': the inversion alone, and all of it from the constraint matrix on, that
    factorisation included.
-2. Exact variances of PL94 where every cell has a variance of its own between 1 and 3, by a factor of A Sigma A' and
-   behind iterations around equal variances, each beside its own apply, and beside that of the closed form for equal
-   variances, all applies in runs of 50. What variances in closed form cost `bench solvers` says.
-3. 199 Monte Carlo replicates of PL94 by 55 counties, beside one apply, drawing the noise not counted.
-4. The covariance of minors and adults of five districts of Rhode Island at 2,016 cells a geounit, beside the adjoint
+2. 199 Monte Carlo replicates of PL94 by 55 counties, beside one apply, drawing the noise not counted.
+3. The covariance of minors and adults of five districts of Rhode Island at 2,016 cells a geounit, beside the adjoint
    applies that would give it: of the fewest geounits that compose the districts, and of all their blocks. Where the
    file of its blocks is at hand.
 
-Times are CPU times, the best of several runs: the machine may have other work.
+What variances in closed form, by a factor and behind iterations cost, `bench solvers` and `beyond` say. Times are CPU
+times, the best of several runs: the machine may have other work.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ import numpy as np
 
 from bench.measuring import is_quick, print_table, shortest
 from bench.problems import BLOCKS, cellwise, state
-from blue_solvers import BlueOperator, ConjugateGradient, blue
+from blue_solvers import BlueOperator, blue
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.selected_inverse import SelectedInverse
@@ -41,12 +39,11 @@ from noise_mechanisms import draw_noise
 SEED = 7
 DRAWS = 199
 DISTRICTS = 5
-IN_A_RUN = 50  # applies
 Rows = Iterator[list[object]]
 
 
 def main(argv: list[str]) -> None:
-    """Print the four."""
+    """Print the three."""
     quick = is_quick(argv, "uncertainty", __doc__, "a smaller cube, and fewer counties")
     print_table(["what", "seconds", "beside", "seconds", "ratio", "target", ""], rows(quick))
 
@@ -54,7 +51,6 @@ def main(argv: list[str]) -> None:
 def rows(quick: bool) -> Rows:
     """The printed rows."""
     yield from selected_inversion(gallery.cube(4, 5 if quick else 10))
-    yield from of_every_cell(gallery.pl94())
     yield from monte_carlo(gallery.pl94_counties(5 if quick else 55))
     if BLOCKS.exists():
         yield from functionals_on_a_spine(state("16" if quick else "2016"))
@@ -69,24 +65,6 @@ def selected_inversion(problem: Problem) -> Rows:
     factorisation, inverse, all_of_it = shortest(lambda: factorise(N), inversion, whole)
     yield _row("selected inversion alone", inverse, "factorisation", factorisation, 3)
     yield _row("all variances with it", all_of_it, "factorisation", factorisation, 3)
-
-
-def of_every_cell(problem: Problem) -> Rows:
-    """Variances of cellwise noise beside applies."""
-    y = np.random.default_rng(SEED).standard_normal(problem.observed.size)
-    (closed,) = shortest(partial(_run_of, blue(problem), y))
-    for name, solver in {"cholesky": "cholesky", "iterations": ConjugateGradient(preconditioner="two_pass")}.items():
-        P = blue(cellwise(problem), solver)
-        apply, seconds = shortest(partial(_run_of, P, y), P.variances)
-        what = f"all exact variances, {problem.desired.size:,} cells in ratio 3, {name}"
-        yield _row(what, seconds, "its apply", apply / IN_A_RUN, 200)
-        yield _row(what, seconds, "apply of equal variances", closed / IN_A_RUN, 200)
-
-
-def _run_of(P: BlueOperator, y: Float) -> None:
-    """An apply among others like it."""
-    for _ in range(IN_A_RUN):
-        P @ y
 
 
 def monte_carlo(problem: Problem) -> Rows:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.papers.printed_figures import TABLE_3, Comparison
 from blue_solvers import SeaBlue, blue
@@ -35,8 +34,10 @@ UNEQUAL: dict[str, Callable[[str, int], bool]] = {
 }
 
 Ways = tuple[int, ...]
-TABLES: tuple[Ways, ...] = tuple(w for k in range(VARIABLES + 1) for w in combinations(range(VARIABLES), k))
-PLACES = np.arange((LEVELS + 1) ** VARIABLES).reshape((LEVELS + 1,) * VARIABLES)
+_ALL: list[Ways] = [ways for k in range(VARIABLES + 1) for ways in combinations(range(VARIABLES), k)]
+TABLES = {ways: " * ".join(f"v{i}" for i in ways) or "total" for ways in _ALL}
+AVERAGED = {ways: name for ways, name in TABLES.items() if len(ways) <= MOST_WAYS}
+PLACES = np.arange((LEVELS + 1) ** VARIABLES).reshape((LEVELS + 1,) * VARIABLES)  # a variable's sum before its levels
 
 
 def by_the_text(replicates: int, rng: np.random.Generator) -> Iterator[Comparison]:
@@ -49,25 +50,19 @@ def by_the_text(replicates: int, rng: np.random.Generator) -> Iterator[Compariso
 
 def random_variances(row: str, rng: np.random.Generator) -> Problem:
     """The 4 x 4 cube with variances of 1, 2 or 3 at random in the row's tables, of 2 in the others."""
-    return _cube(row, lambda places: rng.choice([1.0, 2.0, 3.0], places.shape))
+    return _cube(row, rng.choice([1.0, 2.0, 3.0], PLACES.shape))
 
 
 def cyclic_variances(row: str) -> Problem:
     """The 4 x 4 cube with variances of 1, 2 and 3 in turn in the row's tables, of 2 in the others."""
-    return _cube(row, lambda places: 1.0 + places % 3)
+    return _cube(row, 1.0 + PLACES % 3)
 
 
-def _cube(row: str, unequal: Callable[[NDArray[np.int64]], Float]) -> Problem:
-    variances: dict[str, object] = {}
-    for ways in TABLES:
-        name = _name(ways)
-        variances[name] = unequal(places_of(ways)) if UNEQUAL[row](name, len(ways)) else 2.0
+def _cube(row: str, unequal: Float) -> Problem:
+    cells = {ways: tuple(slice(1, None) if i in ways else 0 for i in range(VARIABLES)) for ways in TABLES}
+    is_unequal = {ways: UNEQUAL[row](name, len(ways)) for ways, name in TABLES.items()}
+    variances = {name: unequal[cells[ways]] if is_unequal[ways] else 2.0 for ways, name in TABLES.items()}
     return Problem(gallery.cube(VARIABLES, LEVELS).schema, variances)
-
-
-def places_of(ways: Ways) -> NDArray[np.int64]:
-    """Places of a table's cells among all, the total of a variable being before its levels."""
-    return PLACES[tuple(slice(1, None) if i in ways else 0 for i in range(VARIABLES))]
 
 
 def _squared_errors(row: str, rng: np.random.Generator) -> tuple[float, float, float]:
@@ -91,7 +86,7 @@ def as_computed(replicates: int, rng: np.random.Generator) -> Iterator[Compariso
 def averaged(problem: Problem, X: Float) -> Float:
     """Those of all 625 cells that the authors average over, table by table: (369, K)."""
     tables = problem.observed.tables(X)
-    return np.concatenate([tables[_name(ways)].reshape(-1, X.shape[1]) for ways in TABLES if len(ways) <= MOST_WAYS])
+    return np.concatenate([tables[name].reshape(-1, X.shape[1]) for name in AVERAGED.values()])
 
 
 def authors_estimate(problem: Problem, Y: Float) -> Float:
@@ -103,7 +98,7 @@ def authors_estimate(problem: Problem, Y: Float) -> Float:
     """
     values, variances = problem.observed.tables(Y), problem.observed.tables(problem.variances)
     estimates: dict[Ways, Float] = {}
-    for ways in (ways for ways in TABLES if len(ways) <= MOST_WAYS):
+    for ways in AVERAGED:
         own, variance = _collected(ways, values, variances)
         if len(ways) == 0:
             estimates[ways] = own
@@ -116,19 +111,15 @@ def authors_estimate(problem: Problem, Y: Float) -> Float:
     return np.concatenate([estimate.reshape(-1, Y.shape[1]) for estimate in estimates.values()])
 
 
-def _name(ways: Ways) -> str:
-    return " * ".join(f"v{i}" for i in ways) or "total"
-
-
 def _collected(ways: Ways, values: dict[str, Float], variances: dict[str, Float]) -> tuple[Float, Float]:
     """Counts of a table from all tables that contain it, weighted by inverse variance, and their variances."""
     weighted, precision = np.zeros(()), np.zeros(())
-    for finer in TABLES:
+    for finer, name in TABLES.items():
         if set(ways) <= set(finer):
             summed = tuple(axis for axis, i in enumerate(finer) if i not in ways)
-            own = 1 / np.asarray(variances[_name(finer)]).sum(axis=summed)
+            own = 1 / np.asarray(variances[name]).sum(axis=summed)
             precision = precision + own
-            weighted = weighted + own[..., None] * np.asarray(values[_name(finer)]).sum(axis=summed)
+            weighted = weighted + own[..., None] * np.asarray(values[name]).sum(axis=summed)
     return weighted / precision[..., None], 1 / precision
 
 
