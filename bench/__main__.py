@@ -1,7 +1,5 @@
 """``python -m bench NAME [options]`` runs one measurement; without a name it lists them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import import_module

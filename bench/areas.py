@@ -21,8 +21,6 @@ into new memory; where areas cross at most 2.5 times the spine's apply at hand; 
 query groups 5 s and 1 GB for one geounit, 0.2 s for each further.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

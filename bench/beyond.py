@@ -11,8 +11,6 @@ Plain and Jacobi iterations use all rows, multigrid the independent ones. "dhc p
 product at one geounit, age groups that cross included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

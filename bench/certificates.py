@@ -11,8 +11,6 @@ judged by `scripts/soak`. Times are CPU time; "x apply" counts applies of the so
 `--records FILE` the answers are kept, and a run that was stopped resumes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """One problem, our answer and those of others, timed interleaved."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -4,14 +4,12 @@
     python -m bench country --cells 2016 --share 0.1 --folder DIR     states that have a tenth of the blocks
     python -m bench country --quick                                   16 cells, states that have a hundredth
 
-The nation is invented, with the real numbers of geounits (`bench.synthetic_nation`). A state is worked on at a time,
-first up, then down; of each pass a small record stays in the folder. A run that was killed is started again with the
-same options and goes on. Printed are seconds and memory, a projection to the whole country from what was done, and what
-is known of the estimates: the proof, chi-square of the measurements by geolevel, and how often 95 % intervals hold the
-truth.
+The nation is invented, with the real numbers of geounits (`bench.synthetic_nation`). A state, or a part of it that fits
+in memory, is worked on at a time, first up, then down, by `streaming`; of each pass a small record stays in the folder.
+A run that was killed is started again with the same options and goes on. Printed are seconds and memory, a projection
+to the whole country from what was done, and what is known of the estimates: the proof, chi-square of the measurements
+by geolevel, and how often 95 % intervals hold the truth.
 """
-
-from __future__ import annotations
 
 import tempfile
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bench.measuring import parser_of, print_table
-from bench.nation_passes import DOWN, UP, Passes
+from bench.nation_passes import Passes
 from bench.synthetic_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
 
 QUICK_SHARES = {"16": 0.01, "2016": 0.003}  # of the blocks
@@ -50,7 +48,7 @@ def main(argv: list[str]) -> None:
             found = passes.run()
         except (ValueError, OSError) as error:  # the folder is another run's, or cannot be written
             parser.error(str(error))
-    print_seconds(passes, states)
+        print_seconds(passes, states)
     print_findings(found)
 
 
@@ -58,9 +56,10 @@ def print_seconds(passes: Passes, states: list[State]) -> None:
     """By state and in all, with a projection to all blocks of the nation."""
     rows = {}
     for state in states:
-        up, down = passes.seconds[UP][state.code], passes.seconds[DOWN][state.code]
-        seconds = [own[clock] for own in (up, down) for clock in ("processor", "wall")]
-        rows[state.code] = np.array([state.blocks, *seconds, max(up["peak"], down["peak"]) / 1e6])
+        took = [passes.seconds(name) for name in passes.input.parts if name.startswith(f"{state.code}-")]
+        summed = [sum(own[i][clock] for own in took) for i in (0, 1) for clock in ("processor", "wall")]
+        peak = max(own["peak"] for both in took for own in both)
+        rows[state.code] = np.array([state.blocks, *summed, peak / 1e6])
     total = np.sum(list(rows.values()), axis=0)
     total[-1] = max(own[-1] for own in rows.values())
     scale = GEOUNITS["Block"] / total[0]

@@ -15,8 +15,6 @@ another one writes to memory and ends, so that all find as much at hand: what th
 back costs a page fault of the host's, up to 2 s a gigabyte.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics

@@ -1,7 +1,5 @@
 """What `bench files` compares with: polars alone reads measurement files, and writes the files of a result."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

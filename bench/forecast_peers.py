@@ -1,7 +1,5 @@
 """hierarchicalforecast's reconciliations, of arrays and in frames; imported only when one is asked for."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from importlib import import_module

@@ -10,8 +10,6 @@ Printed is the share of all series and months that lay in intervals of 90 %, in 
 hierarchicalforecast are those of `bench peers`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Least squares under A x = 0 as anybody has them: scipy's lsmr, lsqr and splu, and clarabel's programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

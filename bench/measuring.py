@@ -1,7 +1,5 @@
 """What benchmarks share: options, times, memory at hand, a process for each case, tables printed as they go."""
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import gc

@@ -10,8 +10,6 @@ Then redistricting tables, 2,016 cells, of a block with 100 people and a county 
 agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -14,8 +14,6 @@
    inverted tests hold the node, and how long they are, beside those without bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 

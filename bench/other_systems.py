@@ -4,8 +4,6 @@ Each gives one or more `Case`: a problem, what was measured, and the answer that
 Nothing of them is part of this repository; `bench.peers` says where their sources are looked for.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -19,8 +19,6 @@ that are not on PyPI are run from clones of their repositories, JordanAwan/SeaBl
 what these need installed. Who is not there is named below. What they gave is in docs/comparison.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain

@@ -8,8 +8,6 @@ errors, with its probability under all cells. A cell that is 9 standard deviatio
 variance misread by 1 % shows in its z, two levels swapped in both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ imports nothing of `bench`. Blocks are those of Rhode Island where the shared da
 state of its shape elsewhere.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 from collections.abc import Callable, Iterator, Sequence

@@ -15,8 +15,6 @@
 Where the files are at hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -48,9 +46,8 @@ def main(argv: list[str]) -> None:
         return
     print_table(["census", "figures", "CPU s", "chi-square", "degrees", "proved", "variance"], _fits(quick))
     print_table(["census", "table", "cells", "by the law", "refitted", "to 5", "refitted", "these"], _coverages(quick))
-    print_table(
-        ["law", "counts", "posterior", "to 5", "width", "possible", "width"], _whole_numbers(3 if quick else 60)
-    )
+    header = ["law", "counts", "posterior", "to 5", "width", "possible", "width"]
+    print_table(header, _whole_numbers(3 if quick else 60))
 
 
 def censuses(quick: bool, key: CellKey | None = None) -> dict[str, Callable[[], Measured]]:
@@ -130,7 +127,8 @@ def _coverages(quick: bool) -> Iterator[list[object]]:
         inside, few = np.zeros((2, draws, problem.desired.size)), np.zeros((draws, problem.desired.size), dtype=bool)
         for k in range(draws):
             drawn = rng.poisson(counts)[: problem.domain.size].astype(float)
-            truth, wanted = problem.marginal_matrix() @ drawn, _desired(problem, drawn)
+            truth = problem.marginal_matrix() @ drawn
+            wanted = problem.tabulate(truth[:, None])[:, 0]
             figures = add_noise(problem, truth, rng)
             few[k] = wanted <= SMALL
             for own, rounds in zip(inside, (0, 1), strict=True):
@@ -167,14 +165,6 @@ def _whole_numbers(draws: int) -> Iterator[list[object]]:
         few = truth <= SMALL
         shares = [f"{held.mean():.4f}" for held in (by_posterior, by_posterior[few], by_limits)]
         yield [law, truth.size, *shares[:2], width.mean(), shares[2], wide.mean()]
-
-
-def _desired(problem: Problem, counts: np.ndarray) -> np.ndarray:
-    """Desired cells, (m,), of the detailed ones of all leaves."""
-    wanted = problem.replace(
-        observed=problem.desired, observed_tables=problem.desired_tables, observed_levels=problem.desired_levels
-    )
-    return wanted.marginal_matrix() @ counts
 
 
 def _covered(est: Estimate, truth: np.ndarray) -> np.ndarray:

@@ -14,8 +14,6 @@ categories, sold in 10 stores of 3 states, 42,840 series in all: the textbook's 
 matrix there, 7.4 GB and an hour to factorise, since the total sums all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

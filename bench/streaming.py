@@ -12,8 +12,6 @@ seconds and peak memory with its imports: describing, estimating and all varianc
 holds the measurements; and streaming, which reads and writes files, without proof.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

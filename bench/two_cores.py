@@ -14,8 +14,6 @@ that of the parts that threads share, each going to the thread that is free firs
 two threads wait for the same memory, and "alone ms" is what nothing shares.
 """
 
-from __future__ import annotations
-
 import heapq
 import os
 import time

@@ -15,8 +15,6 @@ What variances in closed form, by a factor and behind iterations cost, `bench so
 times, the best of several runs: the machine may have other work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -4,8 +4,6 @@ Run as a script, so that it takes the packages of the checkout it is told of: re
 one a line, and writes the figure of each. Imports nothing of `bench`, which is another version's there.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import resource

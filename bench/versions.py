@@ -11,8 +11,6 @@ back between two estimates is chance, and page faults then cost up to half as mu
 is measured again first.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -14,102 +14,87 @@ import numpy as np
 import pytest
 
 from bench.country import main
-from bench.nation_passes import RESULT, Passes, Reduced
-from bench.synthetic_nation import BLOCK, GEOUNITS, LEVELS, STATE, Nation, State, all_states, states_within
+from bench.nation_passes import CHECKSUMS, RESULT, Passes
+from bench.synthetic_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
 from blue_solvers import estimate
+from blue_solvers.streaming.manifest import TOP
 from constraint_builders import Problem, Spine
 from tests.helpers.effort import first_of
 from tests.helpers.places import ROOT
 
 SMALL = [State("01", 400, 1, 2, 3, 8), State("02", 900, 3, 5, 8, 21), State("04", 600, 2, 4, 6, 13)]
-LIMIT = 60e3
+LIMIT = 50e3  # by which siblings go together
 
 
 class Remembered(Passes):
-    """Passes that also keep what was estimated, geounit by geounit."""
+    """Passes that also keep what was estimated, part by part."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.parts: dict[str, tuple[Any, ...]] = {}
+        self.made: dict[str, tuple[Any, ...]] = {}
 
-    def reduce(self, own: Any, result: Any, handed: Any, kept: Any) -> Reduced:
-        self.parts[own.part.geocodes[0].rsplit("-", 1)[0]] = (own, result, kept.tolist())
-        return super().reduce(own, result, handed, kept)
+    def _store(self, output: str, part: Any, result: Any, kept: Any) -> dict[str, str]:
+        self.made[output] = (part, result, kept.tolist(), self.nation.made(output).truth)
+        return super()._store(output, part, result, kept)
 
 
-def whole(nation: Nation, parts: dict[str, tuple[Any, ...]]) -> tuple[Problem, np.ndarray, np.ndarray, np.ndarray]:
-    """The nation as one problem, with its measurements and what the passes said of it: estimates and variances."""
-    tables = nation.design.observed
-    names, levels, above = ["00-0-0"], ["US"], [""]
-    found: dict[tuple[str, int], tuple[np.ndarray, ...]] = {}
+def whole(nation: Nation, made: dict[str, tuple[Any, ...]]) -> tuple[Problem, np.ndarray]:
+    """The nation as one problem; its measurements and what the passes say, estimates and variances, and the truth."""
+    design = nation.design
 
-    def keep(name: str, part_name: str, row: int) -> None:
-        own, result, _ = parts[part_name]
-        for i, (level, _) in enumerate(tables):
-            if own.part.level_of[row] == level:
-                rank = row - own.part.members(level).start
-                found[name, i] = tuple(of[i][rank] for of in (own.part.values, result.cells, result.variances))
+    def above(name: str, row: int) -> tuple[str, int] | None:
+        """The geounit that a row of a part lies in: what stands for siblings is none."""
+        while (parent := int(made[name][0].parent[row])) >= 0 or name != TOP:
+            name, row = (name, parent) if parent >= 0 else (TOP, nation.parts[name].leaf)
+            if parent >= 0 and made[name][0].level_of[row] not in design.put_in:
+                return name, row
+        return None
 
-    def add(name: str, part_name: str, row: int, parent: str) -> None:
-        keep(name, part_name, row)
-        names.append(name)
-        levels.append(LEVELS[parts[part_name][0].part.level_of[row]])
-        above.append(parent)
-
-    keep("00-0-0", "00-0", 0)
-    for state in nation.states:
-        cut = nation.cut(state)
-        state_top = f"{state.code}-{len(cut.members)}"
-
-        def of(geounit: int, code: str = state.code) -> str:
-            return "00-0-0" if geounit < 0 else f"{code}/{geounit}"
-
-        if not cut.is_whole:
-            for row in parts[state_top][2]:
-                add(of(cut.top[row]), state_top, row, of(cut.spine.parent[cut.top[row]]))
-        for number, members in enumerate(cut.members):
-            piece = f"{state.code}-{number}"
-            part = parts[piece][0].part
-            for row in range(part.parent.size):
-                if row < members.size:
-                    add(of(members[row]), piece, row, of(cut.spine.parent[members[row]]))
-                else:
-                    add(f"{piece}/{row}", piece, row, of(members[part.parent[row]]))
-    position = {name: i for i, name in enumerate(names)}
-    spine = Spine([position.get(name, -1) for name in above], levels, names)
-    problem = Problem(nation.design.schema, nation.measured, spine=spine)
-    said = np.empty((3, problem.observed.size))
-    for i, (level, table) in enumerate(tables):
-        block = problem.observed.index((LEVELS[level], table.name))
-        own = [found[spine.geocodes[geounit], i] for geounit in spine.members[level].tolist()]
-        said[:, problem.observed.block(block)] = np.moveaxis(np.array(own), 1, 0).reshape(3, -1)
-    return problem, said[0], said[1], said[2]
+    places = [(name, row) for name, (part, _, kept, _) in made.items() for row in kept
+              if part.level_of[row] not in design.put_in]  # fmt: skip
+    places.sort(key=lambda own: int(made[own[0]][0].level_of[own[1]]))
+    number = {place: i for i, place in enumerate(places)}
+    found = [above(*place) for place in places]
+    levels = [int(made[name][0].level_of[row]) for name, row in places]
+    spine = Spine([-1 if own is None else number[own] for own in found], [design.levels[own] for own in levels])
+    problem = Problem(design.schema, nation.measured, spine=spine)
+    said = np.empty((4, problem.observed.size))
+    for i, (level, table) in enumerate(design.observed):
+        rows = []
+        for name, row in (own for own, at in zip(places, levels, strict=True) if at == level):
+            part, result, _, truth = made[name]
+            rank = row - part.members(level).start
+            rows.append([of[i][rank] for of in (part.values, result.cells, result.variances, truth)])
+        block = problem.observed.block(problem.observed.index((design.levels[level], table.name)))
+        said[:, block] = np.moveaxis(np.array(rows), 1, 0).reshape(4, -1)
+    return problem, said
 
 
 @pytest.mark.parametrize("limit", first_of([LIMIT, 1e9], 1))
 def test_the_passes_give_the_estimate_of_the_whole(tmp_path: Path, limit: float) -> None:
     nation = Nation("16", SMALL, limit)
-    assert {nation.cut(state).is_whole for state in SMALL} == ({True, False} if limit == LIMIT else {True})
+    assert (len(nation.parts) > len(SMALL)) == bool(nation.design.put_in) == (limit == LIMIT)
     passes = Remembered(nation, tmp_path / "nation")
     said = passes.run()
-    problem, y, x, variances = whole(nation, passes.parts)
+    problem, (y, x, variances, truth) = whole(nation, passes.made)
     assert problem.spine is not None
-    assert problem.spine.size == 1 + sum(state.geounits for state in SMALL)
+    geounits = sum(1 + own.counties + own.tracts + own.groups + own.blocks for own in SMALL)
+    assert problem.spine.size == 1 + geounits
     expected = estimate(problem, y, "dense", certify=False)
     np.testing.assert_allclose(x, expected.values, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(variances, expected.std_errors**2, rtol=1e-9, atol=1e-9)
     fit = expected.goodness_of_fit()
     assert sum(own["statistic"] for own in said["fit"].values()) == pytest.approx(fit.statistic)
     assert said["certificate"]["bound"] < 1e-6
-    rank = problem.spine.members[STATE].tolist().index(problem.spine.geocodes.index("02/0"))
-    votingage = problem.observed.tables(expected.values)["State", "votingage"].reshape(len(SMALL), -1)[rank]
-    np.testing.assert_allclose(said["tables"]["02"]["votingage"][0], votingage)
+    within = abs(x - truth) <= 1.959963984540054 * np.sqrt(variances)
+    covered = sum(own["covered"] for own in said["errors"].values())
+    assert covered == np.count_nonzero(within[variances > 0])
 
 
 def test_errors_and_residuals_are_what_their_variances_say(tmp_path: Path) -> None:
     """Of some 40,000 blocks, whose million cells are not independent."""
     said = Passes(Nation("16", states_within(0.006)), tmp_path / "nation").run()
-    block = said["errors"][LEVELS[BLOCK]]
+    block = said["errors"][LEVELS[-1]]
     assert block["cells"] > 1e6
     assert block["squares"] / block["cells"] == pytest.approx(1, abs=0.01)
     assert block["covered"] / block["cells"] == pytest.approx(0.95, abs=0.002)
@@ -120,7 +105,7 @@ def test_errors_and_residuals_are_what_their_variances_say(tmp_path: Path) -> No
 
 def test_two_thousand_cells_cut_below_counties_are_certified(tmp_path: Path) -> None:
     nation = Nation("2016", [State("11", 3000, 1, 3, 6, 30), State("56", 900, 2, 2, 2, 9)], 6e6)
-    assert not nation.cut(nation.states[0]).is_whole
+    assert len(nation.parts) > 2
     said = Passes(nation, tmp_path / "nation").run()
     assert said["certificate"]["bound"] < 1e-5
     assert 0.9 < said["errors"]["Block"]["covered"] / said["errors"]["Block"]["cells"] < 1
@@ -204,9 +189,15 @@ def test_wrong_options_are_refused(wrong: list[str], capsys: pytest.CaptureFixtu
     assert wrong[0] in capsys.readouterr().err
 
 
-def test_the_folder_keeps_small_records_of_states_only(tmp_path: Path) -> None:
+def test_the_folder_keeps_small_records_of_parts_only(tmp_path: Path) -> None:
     Passes(Nation("16", SMALL, LIMIT), tmp_path / "nation").run()
-    kept = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    records = {f"nation/.work/{step}/{state.code}" for step in ("up", "down") for state in SMALL}
-    assert kept - {"nation/.work/lock"} == {*records, "nation/.work/run.json", f"nation/{RESULT}"}
+    files = (path for path in tmp_path.rglob("*") if path.is_file())
+    kept = {path.relative_to(tmp_path / "nation").as_posix(): path.stat().st_size for path in files}
+    parts = Nation("16", SMALL, LIMIT).parts
+    steps = ("up", "down", "roots", "seconds", "proofs")
+    records = {*(f"{step}/{name}" for step in steps for name in parts), "claimed"}
+    records |= {f"{step}/{name}" for step in ("done", "reduced") for name in (*parts, TOP)}
+    expected = {*(f".work/{name}" for name in records), ".work/run.json", RESULT, CHECKSUMS}
+    assert set(kept) - {".work/lock"} == expected
+    assert max(kept.values()) < 20_000
     assert json.loads((tmp_path / "nation" / RESULT).read_text())["nation"]["seed"] == 2020

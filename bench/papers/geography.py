@@ -10,8 +10,6 @@ name. The budget is that of the redistricting persons run below the nation, all 
 one thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial

@@ -3,8 +3,6 @@
 python -m bench integer_subspace [--quick] [--pictures FOLDER]
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -26,8 +26,6 @@ Noisy intervals are 1.96 standard deviations to each side, as the paper's 31.230
 31.229); the others are at the exact quantile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ Laplace noise, epsilon = 0.5, nominal level 0.95. The total, the largest cell an
 intersected with known bounds (`refine_intervals`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

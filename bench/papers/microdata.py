@@ -8,8 +8,6 @@ Where the shared data folder is not at hand the synthetic data sets run alone. D
 github.com/uscensusbureau/CostOfMicrodataNeurIPS2021 (NeurIPS 2021, supplement).
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -14,8 +14,6 @@ of `sea_blue` to one vector of noise, on one thread, after preparing once, whose
 applying `dense` once, the projection with a matrix, where that has at most 10,000 counts.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """The figures that the SEA BLUE paper prints in its tables, and one of ours beside one of them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt

@@ -11,8 +11,6 @@ accounts for there being so many blocks; and those of the redistricting persons 
 is spent on totals, with zCDP and, where the measure is "pure", Laplace noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 

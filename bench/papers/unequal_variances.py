@@ -7,8 +7,6 @@ cells up to three-way, and only one-way tables are fitted obliquely; two- and th
 interactions, as though variances were equal. That is what reproduces the printed figures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import combinations
 

@@ -54,6 +54,8 @@ class Job:
         If a part of several geounits, or one table of a part of a single geounit, needs more than `memory`.
     """
 
+    _open = staticmethod(Partitions.open)
+
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -63,7 +65,7 @@ class Job:
         certify: bool = True,
     ) -> None:
         compile_at_once()
-        self.input = Partitions.open(folder)
+        self.input = self._open(folder)
         self.place = Workplace(Path(out), STEPS)
         self.variances = variances
         self.certify = certify
@@ -163,7 +165,7 @@ class Job:
             part, design = self._part(name), self.input.design
             if noise == ALIKE:
                 return SubtreeForm(design, with_equal_noise(part)).message()
-            message = form_of_part(design, part).message()
+            message = form_of_part(design, part, wanted=()).message()
             self._keep(name, part)
             return message
 
@@ -316,6 +318,10 @@ class Job:
         elif self._is_proved(output):
             claim = ResultToProve(result.cells, result.variances, multipliers)
             self.place.keep(f"{PROOFS}/{output}", prove_part(self.input.design, part, claim, {}, kept, is_top=False))
+        self.place.keep(f"{DONE}/{output}", self._store(output, part, result, kept))
+
+    def _store(self, output: str, part: Part, result: Estimates, kept: Index) -> dict[str, str]:
+        """Write the files of an output, with geounits of a part, (k,); their SHA-256 by path."""
         files = {}
         for level, level_name in enumerate(self.input.design.levels):
             rows = part.numbers(level, kept)
@@ -331,7 +337,7 @@ class Job:
                 with self.place.replacing(path) as temporary:
                     write_estimates(temporary, codes, tables)
                     files[path] = sha256(temporary)
-        self.place.keep(f"{DONE}/{output}", files)
+        return files
 
     def _is_proved(self, output: str) -> bool:
         """Whether a part is proved by itself, as it is written."""
