@@ -61,16 +61,13 @@ QUICK = ("Level00-2d", "Stair-1d", "Step16-2d")
 SEED = 20211206
 PUMA = BLOCKS.with_name("puma")
 PRINTED = Path(__file__).with_name("uncertainty_principle.csv")  # of Laplace noise, epsilon = 0.5
-TABLES = {  # by what it is called where the paper's figures are: the title, and where ours are
-    "sum": ("Table 1: squared error of the sum, ours / paper", "total", "total"),
-    "largest": ("Table 2: largest squared error of a cell, ours / paper", "detailed", "max"),
-    "total": ("Table 2: total squared error of cells, ours / paper", "detailed", "total"),
+TABLES = {  # by what they are called where the paper's figures are
+    "sum": "Table 1: squared error of the sum, ours / paper",
+    "largest": "Table 2: largest squared error of a cell, ours / paper",
+    "total": "Table 2: total squared error of cells, ours / paper",
 }
-RIVALS = {
-    "sum / OLS": ("total", "total", "OLS"),
-    "worst cell / NNLS": ("detailed", "max", "NNLS"),
-    "all cells / NNLS": ("detailed", "total", "NNLS"),
-}
+OTHERS = ("scipy nnls", "clarabel", "osqp")
+RIVALS = {"sum / OLS": ("sum", "OLS"), "worst cell / NNLS": ("largest", "NNLS"), "all cells / NNLS": ("total", "NNLS")}
 Results = list[dict[str, Any]]
 
 
@@ -110,9 +107,8 @@ def run(datasets: dict[str, Integers], settings: Iterable[Privacy], runs: int) -
     Returns
     -------
     list of dict
-        One for each data set, setting and method: mean squared errors by table (largest, total and quantiles over its
-        cells, with standard errors of the mean), the worst residuals relative to the largest count, failures, and
-        milliseconds a solve.
+        One for each data set, setting and method: mean squared errors of the sum, of the worst cell and of all cells,
+        the worst residuals relative to the largest count, failures, and milliseconds a solve.
     """
     results = []
     for setting in settings:
@@ -132,26 +128,16 @@ def _errors(problem: Problem, fit: Callable[[], NonnegativeFit], largest: float)
     except NotConvergedError as error:
         return {"failures": str(error)}
     squares = (fitted.observed - problem.truth[:, None]) ** 2
+    cells = squares[problem.observed.slice("detailed")].mean(axis=1)
     return {
         "failures": 0,
         "milliseconds": 1e3 * seconds / squares.shape[1],
         "kkt": fitted.kkt_residual / largest,
         "margin": fitted.margin_residual / largest,
         "iterations": fitted.iterations,
-        "tables": {str(table): _summary(squares[problem.observed.slice(table)]) for table in problem.observed.names},
-    }
-
-
-def _summary(squares: Float) -> dict[str, float]:
-    means, totals = squares.mean(axis=1), squares.sum(axis=0)
-    worst = int(means.argmax())
-    runs = np.sqrt(max(squares.shape[1] - 1, 1))
-    return {
-        **{f"q{q}": float(np.quantile(means, q / 100)) for q in (50, 75, 90)},
-        "max": float(means[worst]),
-        "max_se": float(squares[worst].std() / runs),
-        "total": float(totals.mean()),
-        "total_se": float(totals.std() / runs),
+        "sum": float(squares[problem.observed.slice("total")].mean()),
+        "largest": float(cells.max()),
+        "total": float(cells.sum()),
     }
 
 
@@ -165,24 +151,23 @@ def report(results: Results) -> None:
         f"relative to the largest count: KKT residual {worst['kkt']:.1e} at most, held answers missed by "
         f"{worst['margin']:.1e}; Newton steps {worst['iterations']} at most"
     )
-    shown = {(r["dataset"], r["method"]): r["tables"] for r in solved if r["setting"] == repr(SHOWN)}
+    shown = {(r["dataset"], r["method"]): r for r in solved if r["setting"] == repr(SHOWN)}
     with PRINTED.open(newline="") as file:
         printed = [row for row in csv.DictReader(file) if (row["dataset"], "OLS") in shown]
-    for figure, (title, table, of) in TABLES.items():
+    for figure, title in TABLES.items():
         print(f"\n{title}")
-        rows = [row for row in printed if row["figure"] == figure]
-        print_table(["data set", *METHODS], list(_beside(shown, rows, table, of)))
+        print_table(["data set", *METHODS], list(_beside(shown, [row for row in printed if row["figure"] == figure])))
     print("\nmean squared errors over all data sets and settings: ratio at most, and in how many pairs above 1.01")
     print_table(["method", *RIVALS], list(_beside_rivals(solved)))
 
 
-def _beside(shown: dict, printed: list[dict[str, str]], table: str, figure: str) -> Iterator[list[str]]:
+def _beside(shown: dict, printed: list[dict[str, str]]) -> Iterator[list[str]]:
     """Ours and the paper's figures by data set and method, then the means of their ratios."""
     ratios: dict[str, list[float]] = {method: [] for method in METHODS}
     for row in printed:
         cells = []
         for method in METHODS:
-            ours, theirs = shown[row["dataset"], method][table][figure], float(row.get(method, "nan"))
+            ours, theirs = shown[row["dataset"], method][row["figure"]], float(row.get(method, "nan"))
             ratios[method].append(ours / theirs)
             cells.append(f"{ours:.1f} / {theirs:.1f}" if method in row else f"{ours:.1f} / -")
         yield [row["dataset"], *cells]
@@ -193,14 +178,11 @@ def _beside(shown: dict, printed: list[dict[str, str]], table: str, figure: str)
 
 def _beside_rivals(results: Results) -> Iterator[list[str]]:
     """How near the method of our own comes to OLS on the sum and to NNLS on the cells, over everything that was run."""
-    found = {(r["dataset"], r["setting"], r["method"]): r["tables"] for r in results}
+    found = {(r["dataset"], r["setting"], r["method"]): r for r in results}
     keys = sorted({key[:2] for key in found})
     for method in list(METHODS)[1:]:
-        row = [method]
-        for table, figure, rival in RIVALS.values():
-            ratios = [found[*k, method][table][figure] / found[*k, rival][table][figure] for k in keys]
-            row.append(f"{max(ratios):.3f}, {sum(r > 1.01 for r in ratios)} of {len(keys)}")
-        yield row
+        each = [[found[*k, method][of] / found[*k, rival][of] for k in keys] for of, rival in RIVALS.values()]
+        yield [method, *(f"{max(own):.3f}, {sum(r > 1.01 for r in own)} of {len(keys)}" for own in each)]
 
 
 def print_timings(datasets: dict[str, Integers], runs: int) -> None:
@@ -221,18 +203,13 @@ def _milliseconds(problem: Problem, runs: int) -> Iterator[float | None]:
 
 def solver(other: str, problem: Problem, y: Float) -> Callable[[], Float]:
     """One of the others, its matrices made: of all observed cells, or as scipy's nnls of detailed ones."""
+    if other == "scipy nnls":
+        deviations = np.sqrt(problem.variances)
+        return partial(scipy_nnls, problem.marginal_matrix().toarray() / deviations[:, None], y / deviations)
     lower = np.full(y.size, -np.inf)
     lower[problem.observed.slice("detailed")] = 0
-    if OTHERS[other]:
-        return OTHERS[other](problem.constraint_matrix(), problem.variances, y, lower)
-    deviations = np.sqrt(problem.variances)
-    dense = problem.marginal_matrix().toarray() / deviations[:, None]
-    return lambda: scipy_nnls(dense, y / deviations)[0]
-
-
-OTHERS: dict[str, Callable[..., Callable[[], Float]] | None] = {
-    "scipy nnls": None, "clarabel": by_clarabel, "osqp": by_osqp,
-}  # fmt: skip
+    make = by_clarabel if other == "clarabel" else by_osqp
+    return make(problem.constraint_matrix(), problem.variances, y, lower)
 
 
 def tree(leaves: int, leaves_per_group: int = 100) -> Problem:
@@ -273,8 +250,8 @@ def draw(results: Results, path: Path) -> None:
     shown = [r for r in results if not r["failures"] and r["setting"] == repr(SHOWN)]
     figure, axes = plt.subplots(figsize=(7, 5.5), layout="constrained")
     for method, marker in zip(METHODS, "osv^DP", strict=True):
-        tables = [r["tables"] for r in shown if r["method"] == method]
-        x, y = ([np.sqrt(t[table][of]) for t in tables] for table, of in (("detailed", "max"), ("total", "total")))
+        own = [r for r in shown if r["method"] == method]
+        x, y = ([np.sqrt(r[of]) for r in own] for of in ("largest", "sum"))
         axes.scatter(x, y, marker=marker, s=26, alpha=0.7, label=method)
     points = np.geomspace(0.3, 30, 120)
     d = 216
