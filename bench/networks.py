@@ -30,6 +30,7 @@ from blue_solvers.examples import POWER_HOUR
 from blue_solvers.least_squares import least_squares, worth_measuring
 from blue_solvers.nonnegative import inverted_intervals, ols
 from blue_solvers.normal_equations.factorisation import factorise
+from tests.helpers.designs import balances, differences, edges
 
 DENSE = 4_000  # leaves up to which variances are compared
 CANDIDATES, ROUNDS, DRAWS, HOURS = 10_000, 3, 200, 24
@@ -54,12 +55,6 @@ def main(argv: list[str]) -> None:
     print_table(head, held_within_bounds(4 if quick else 100), ["half an error from one"])
 
 
-def differences(pairs: NDArray, nodes: int) -> sparse.csr_array:
-    """A row for every pair, (pairs, nodes)."""
-    entries = np.tile([1.0, -1.0], len(pairs)), (np.repeat(np.arange(len(pairs)), 2), pairs.ravel())
-    return sparse.csr_array(entries, shape=(len(pairs), nodes))
-
-
 def designs(quick: bool) -> Iterator[Design]:
     """Their names, rows by leaves, and variances."""
     rng = np.random.default_rng(1)
@@ -72,11 +67,11 @@ def designs(quick: bool) -> Iterator[Design]:
     for nodes in (2_000,) if quick else (2_000, 50_000):
         above = np.maximum(np.arange(1, nodes) - rng.integers(1, 30, nodes - 1), 0)
         near = rng.integers(0, nodes - 40, nodes // 2)
-        ends = (
-            np.concatenate([np.arange(1, nodes), near]),
-            np.concatenate([above, near + rng.integers(1, 40, near.size)]),
+        shorter, longer = (
+            np.stack([np.arange(1, nodes), above]),
+            np.stack([near, near + rng.integers(1, 40, near.size)]),
         )
-        pairs = np.stack(ends, axis=1)
+        pairs = np.hstack([shorter, longer]).T
         flows = sparse.csr_array(sparse.diags_array(rng.uniform(1, 50, len(pairs))) @ differences(pairs, nodes))
         S = sparse.vstack([flows, differences(pairs, nodes).T @ flows, np.eye(1, nodes)], format="csr")
         yield f"power flows, {nodes:,} nodes", sparse.csr_array(S), rng.uniform(0.5, 2, S.shape[0])
@@ -108,9 +103,8 @@ def held_within_bounds(runs: int) -> Iterator[list[object]]:
     rng, nodes = np.random.default_rng(4), 8
     held, lengths = np.zeros((2, len(PLACES))), np.zeros((2, len(PLACES)))
     for _ in range(runs):
-        tree = np.stack([np.arange(1, nodes), rng.integers(0, np.arange(1, nodes))], 1)
-        pairs = np.concatenate([tree, [rng.choice(nodes, 2, replace=False) for _ in range(6)]])
-        S = sparse.csr_array(sparse.vstack([differences(pairs, nodes), np.eye(2, nodes, nodes - 2)]))
+        network = differences(edges(rng, nodes, 6), nodes)
+        S = sparse.csr_array(sparse.vstack([network, np.eye(2, nodes, nodes - 2)]))
         truth = np.concatenate([[0.0, 4.0, 2.0, 0.3], rng.uniform(0, 4, nodes - 4)])
         y = S @ truth + rng.standard_normal(S.shape[0])
         found, first = least_squares(S, y, 1.0, certify=False), np.arange(len(PLACES))
@@ -149,24 +143,3 @@ def hour() -> Iterator[list[object]]:
         x, seconds = min((timed(work) for _ in range(10)), key=lambda own: own[1])
         x = np.atleast_2d(x)
         yield [name, 1e3 * seconds / len(x), abs(x[0] - published).max()]
-
-
-def balances(names: list[str]) -> tuple[sparse.csr_array, NDArray]:
-    """What must hold between series, (balances, n), and lower bounds, (n,)."""
-    place = {name: number for number, name in enumerate(names)}
-    region, kind = zip(*(name[2:].rsplit("_", 1) for name in names), strict=True)
-    rows: list[dict[int, float]] = []
-    for own in sorted({one for one, of in zip(region, kind, strict=True) if of == "D"}):
-        demand, made, sent = (place[f"E_{own}_{of}"] for of in ("D", "NG", "TI"))
-        flows = [i for i, one in enumerate(region) if one.startswith(f"{own}-")]
-        fuels = [i for i, one in enumerate(region) if one == own and kind[i] not in ("D", "NG", "TI")]
-        rows += [{demand: 1, sent: 1, made: -1}, {sent: 1, **dict.fromkeys(flows, -1.0)}]
-        rows.append({made: 1, **dict.fromkeys(fuels, -1.0)})
-    for i, one in enumerate(region):
-        there, _, back = one.partition("-")
-        if back and there < back:
-            rows.append({i: 1, place[f"E_{back}-{there}_ID"]: 1})
-    values, columns = (np.concatenate([list(own(row)) for row in rows]) for own in (dict.values, dict.keys))
-    number = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    A = sparse.csr_array((values.astype(float), (number, columns)), shape=(len(rows), len(names)))
-    return A, np.where(np.isin(kind, ["TI", "ID"]), -np.inf, 1.0)

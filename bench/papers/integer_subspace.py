@@ -36,7 +36,7 @@ from noise_mechanisms.integer_subspace import (
     projected_noise,
     tail_bound,
 )
-from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
+from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.unimodular import unimodular_null_basis
 
@@ -126,8 +126,6 @@ def children(scale: Scale, pictures: Path | None) -> None:
     for norm, lag in ((1, 1000), (1, 5000), (2, 2000)):
         kernels[f"paper's kernel, L{norm}, lag {lag}"] = (jumps[norm], lag)
     print_convergence("children", kernels, scale.couplings, pictures)
-    header = ["chain", "iterations", "distance of norms from exact", "expected of equal laws", "scale reduction"]
-    print_table(header, against_exact(lattice, scale))
 
 
 def counties(scale: Scale, pictures: Path | None) -> None:
@@ -258,18 +256,6 @@ def print_convergence(problem: str, kernels: dict[str, tuple[Kernel, int]], runs
     header = ["coupled chains", "lag", "mean tau - lag", "bound there", "bound .25 after", ".05 after", ".01 after"]
     print_table(header, (row(name, *own) for name, own in kernels.items()), kernels)
     save(pictures, f"{problem}_convergence", lambda axes: total_variation(axes, found))
-
-
-def against_exact(lattice: Lattice, scale: Scale) -> Rows:
-    """Chains from zero against the exact sampler, and their potential scale reduction from dispersed starts."""
-    exact = GeneralizedLaplace(lattice.invariants, EPSILON).sample(scale.draws, rng=5)
-    bath, jumps = HeatBathKernel(lattice, EPSILON, has_numba()), jump_kernel(lattice, "children", 1, has_numba())
-    for kernel, stops in ((bath, (30, 100, 512)), (jumps, (100, 400, 2048))):
-        rng, factor = np.random.default_rng(6), reduction(kernel, scale)
-        for stop in stops:
-            states = np.zeros((scale.draws, lattice.records), dtype=np.int64)
-            kernel.advance(states, stop, rng)
-            yield [kernel.name, stop, *distance_of_norms(states, exact), f"{factor:.3f}"]
 
 
 def reduction(kernel: Kernel, scale: Scale) -> float:

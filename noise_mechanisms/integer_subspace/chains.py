@@ -239,24 +239,3 @@ def dispersed_starts(kernel: Kernel, chains: int, rng: Seed = None) -> Integers:
     wide = kernel.with_epsilon(kernel.epsilon / WIDENING)
     wide.advance(states, wide.burn_in, random_generator(rng))
     return states
-
-
-def distance_of_norms(noise: Integers, reference: Integers) -> tuple[float, float]:
-    """Total variation between the empirical laws of the L1 norm of two samples, and what equal laws would show.
-
-    Parameters
-    ----------
-    noise, reference : ndarray of int64, (n, d) and (m, d)
-        Independent draws, say of a chain and of an exact sampler.
-
-    Returns
-    -------
-    distance, floor : float
-        The second is the mean distance to expect, about, from two samples of one law.
-    """
-    counts = [np.bincount(abs(sample).sum(axis=1)) for sample in (noise, reference)]
-    longest = max(count.size for count in counts)
-    first, second = (np.pad(count, (0, longest - count.size)) / count.sum() for count in counts)
-    common = (first * len(noise) + second * len(reference)) / (len(noise) + len(reference))
-    spread = np.sqrt(2 / np.pi * common * (1 - common) * (1 / len(noise) + 1 / len(reference)))
-    return float(abs(first - second).sum() / 2), float(spread.sum() / 2)

@@ -49,6 +49,27 @@ def differences(pairs: np.ndarray, nodes: int, weights: np.ndarray | float = 1.0
     return sparse.csr_array((entries, (np.repeat(np.arange(count), 2), pairs.ravel())), shape=(count, nodes))
 
 
+def balances(names: list[str]) -> tuple[sparse.csr_array, np.ndarray]:
+    """What must hold between series of the electricity balance, (balances, n), and their lower bounds, (n,)."""
+    place = {name: number for number, name in enumerate(names)}
+    region, kind = zip(*(name[2:].rsplit("_", 1) for name in names), strict=True)
+    rows: list[dict[int, float]] = []
+    for own in sorted({one for one, of in zip(region, kind, strict=True) if of == "D"}):
+        demand, made, sent = (place[f"E_{own}_{of}"] for of in ("D", "NG", "TI"))
+        flows = [i for i, one in enumerate(region) if one.startswith(f"{own}-")]
+        fuels = [i for i, one in enumerate(region) if one == own and kind[i] not in ("D", "NG", "TI")]
+        rows += [{demand: 1, sent: 1, made: -1}]
+        rows += [{total: 1, **dict.fromkeys(parts, -1.0)} for total, parts in ((sent, flows), (made, fuels)) if parts]
+    for i, one in enumerate(region):
+        there, _, back = one.partition("-")
+        if back and there < back:
+            rows.append({i: 1, place[f"E_{back}-{there}_ID"]: 1})
+    counts = [len(row) for row in rows]
+    entries = np.concatenate([list(row.values()) for row in rows]), np.concatenate([list(row) for row in rows])
+    A = sparse.csr_array((entries[0], (np.repeat(np.arange(len(rows)), counts), entries[1])), (len(rows), len(names)))
+    return A, np.where(np.isin(kind, ["TI", "ID"]), -np.inf, 1.0)
+
+
 def anchors(nodes: np.ndarray, size: int) -> sparse.csr_array:
     """Some nodes measured themselves."""
     return sparse.csr_array((np.ones(nodes.size), (np.arange(nodes.size), nodes)), shape=(nodes.size, size))

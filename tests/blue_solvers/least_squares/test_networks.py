@@ -5,38 +5,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from scipy import sparse
 
 from blue_solvers import Problem
 from blue_solvers.examples import FREE_ENERGIES, POWER_HOUR, write_free_energies, write_power_hour
 from blue_solvers.least_squares import eliminate_outliers, least_squares
 from blue_solvers.nonnegative import NonnegativeFit, ols
-from tests.helpers.designs import differences
+from tests.helpers.designs import balances, differences
 from tests.helpers.places import DATA
 
 NETWORKS = DATA / "networks"
 THEIRS = 1e-6  # megawatts: what is left of the balances in the published answer
-
-
-def balances(names: list[str]) -> tuple[sparse.csr_array, np.ndarray]:
-    """What must hold between series, (balances, n), and what is 1 at least, the others having no bound, (n,)."""
-    place = {name: number for number, name in enumerate(names)}
-    region, kind = zip(*(name[2:].rsplit("_", 1) for name in names), strict=True)
-    rows: list[dict[int, float]] = []
-    for own in sorted({one for one, of in zip(region, kind, strict=True) if of == "D"}):
-        demand, made, sent = (place[f"E_{own}_{of}"] for of in ("D", "NG", "TI"))
-        flows = [i for i, one in enumerate(region) if one.startswith(f"{own}-")]
-        fuels = [i for i, one in enumerate(region) if one == own and kind[i] not in ("D", "NG", "TI")]
-        rows += [{demand: 1, sent: 1, made: -1}]
-        rows += [{total: 1, **dict.fromkeys(parts, -1.0)} for total, parts in ((sent, flows), (made, fuels)) if parts]
-    for i, one in enumerate(region):
-        there, _, back = one.partition("-")
-        if back and there < back:
-            rows.append({i: 1, place[f"E_{back}-{there}_ID"]: 1})
-    counts = [len(row) for row in rows]
-    entries = np.concatenate([list(row.values()) for row in rows]), np.concatenate([list(row) for row in rows])
-    A = sparse.csr_array((entries[0], (np.repeat(np.arange(len(rows)), counts), entries[1])), (len(rows), len(names)))
-    return A, np.where(np.isin(kind, ["TI", "ID"]), -np.inf, 1.0)
 
 
 def balanced(names: list[str], y: np.ndarray, weights: np.ndarray) -> tuple[NonnegativeFit, np.ndarray]:

@@ -23,7 +23,7 @@ from noise_mechanisms.integer_subspace import (
     meeting_times,
     potential_scale_reduction,
 )
-from noise_mechanisms.integer_subspace.chains import Kernel, distance_of_norms
+from noise_mechanisms.integer_subspace.chains import Kernel
 from noise_mechanisms.integer_subspace.guarantee import Norm
 from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
 from noise_mechanisms.integer_subspace.jumps import own_norm
@@ -214,6 +214,16 @@ def test_scale_reduction_by_hand() -> None:
         potential_scale_reduction(traces[:1])
     with pytest.raises(ValueError, match="traces hold NaN or infinite numbers"):
         potential_scale_reduction(np.where(traces == traces.max(), np.nan, traces))
+
+
+def distance_of_norms(noise: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
+    """Total variation between the laws of the L1 norm of two samples, (n, d) each, and what equal laws would show."""
+    counts = [np.bincount(abs(sample).sum(axis=1)) for sample in (noise, reference)]
+    longest = max(count.size for count in counts)
+    first, second = (np.pad(count, (0, longest - count.size)) / count.sum() for count in counts)
+    common = (first * len(noise) + second * len(reference)) / (len(noise) + len(reference))
+    spread = np.sqrt(2 / np.pi * common * (1 - common) * (1 / len(noise) + 1 / len(reference)))
+    return float(abs(first - second).sum() / 2), float(spread.sum() / 2)
 
 
 @pytest.mark.few(0)
