@@ -7,6 +7,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -55,6 +56,30 @@ def written_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     problem, folder = small_problem(STATE), tmp_path_factory.mktemp("written") / "state"
     write_noisy_measurements(folder, problem, noisy(problem))
     return folder
+
+
+@pytest.fixture(scope="session")
+def small_census(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A small census as files, which stay as they are, and what was written."""
+    from tests.helpers.small_census import write_small_census
+
+    folder = tmp_path_factory.mktemp("census") / "whole"
+    return folder, write_small_census(folder)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Good inputs of all kinds that the command reads, which stay as they are."""
+    from tests.helpers.command_inputs import good_inputs
+
+    return good_inputs(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them, where the command runs."""
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "here"))
+    return tmp_path / "here"
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ class LimitedCommand:
     """Runs the command in a folder; a new process for the next run wherever one died."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> LimitedCommand:
@@ -88,7 +88,7 @@ class LimitedCommand:
             environment = {**os.environ, "PYTHONPATH": str(ROOT), "POLARS_MAX_THREADS": "2", "RUST_BACKTRACE": "0"}
             self._process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM],
-                cwd=self._folder,
+                cwd=self.folder,
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,8 +1,6 @@
 """A flag means the same in every command."""
 
-import argparse
-
-from blue_solvers.cli import COMMANDS, _parser
+from blue_solvers.cli import COMMANDS
 from blue_solvers.commands import benchmark
 from blue_solvers.commands.arguments import NAMED
 from blue_solvers.commands.common import CSV_DIGITS, LEVEL
@@ -10,13 +8,9 @@ from blue_solvers.commands.listed import table
 from blue_solvers.nonnegative import METHODS
 from constraint_builders.geography.spine_groups import FANOUT_CUTOFF, VARIANTS
 from tests.helpers.every import cases
+from tests.helpers.refused_commands import options_of
 
 OUTPUTS = {"--out"}  # a file, a page or a folder, as the command writes
-
-
-def options_of(command: str) -> list[argparse.Action]:
-    subparsers = _parser([command])._subparsers._group_actions[0].choices[command]  # type: ignore[union-attr, index]
-    return list(subparsers._actions)
 
 
 def test_a_flag_takes_the_same_in_every_command() -> None:

@@ -1,13 +1,11 @@
 """Commands of earlier versions do what their new words do, and say these."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from blue_solvers.cli import main
 from blue_solvers.commands.listed import COMMANDS, FORMER
-from tests.helpers.command_inputs import good_inputs
 
 SAME = {  # what was said, and what is said now
     "joint table.csv second.csv --out out.csv": "estimate table.csv second.csv --out out.csv",
@@ -22,18 +20,11 @@ SAME = {  # what was said, and what is said now
 }
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return good_inputs(tmp_path_factory.mktemp("made"))
-
-
 @pytest.mark.few(4)
 @pytest.mark.parametrize("former", SAME)
 def test_former_words_give_the_same_and_say_the_new_ones(
-    former: str, made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
+    former: str, here: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    shutil.copytree(made, tmp_path / "here")
-    monkeypatch.chdir(tmp_path / "here")
     said = []
     for words in (SAME[former], former):
         capsys.readouterr()

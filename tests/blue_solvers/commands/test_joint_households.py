@@ -14,6 +14,7 @@ from constraint_builders.description.table import parse_table
 from constraint_builders.files import read_settings, write_schema_file
 from tests.helpers.census_units import BLOCKS, LEVELS, MEASURED, Place, cells, codes, geoids, write_place
 from tests.helpers.every import every
+from tests.helpers.refused_commands import exit_code
 
 PRODUCTS = ("persons", "households", "units")
 TIES = ["--only", "households:relgq=0|1", "--only", "units:relgq=0|1", "--beside", "units:h1=vacant", "--own", "size"]
@@ -237,15 +238,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
 ) -> None:
     out, words = tmp_path / "out", asked.split()
     number = next(i for i, word in enumerate(words) if word.startswith("--"))
-    assert stopped(["estimate", *place.inputs(*words[:number]), *words[number:], "--out", str(out)]) == 2
+    assert exit_code(["estimate", *place.inputs(*words[:number]), *words[number:], "--out", str(out)]) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert told in said[-1]
     assert not out.exists()
-
-
-def stopped(words: list[str]) -> int:
-    """What the command exits with."""
-    try:
-        return main(words)
-    except SystemExit as stop:
-        return int(stop.code or 0)

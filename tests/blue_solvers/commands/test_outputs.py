@@ -1,8 +1,6 @@
 """Every subcommand, every output that it writes, every bad place for it: one line, and nothing is changed."""
 
-import argparse
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +9,8 @@ import pytest
 
 from blue_solvers.cli import COMMANDS, _parser, main
 from blue_solvers.commands.arguments import ReadPath, WrittenPath, settings_path
-from tests.helpers.command_inputs import good_inputs
 from tests.helpers.every import every
+from tests.helpers.refused_commands import exit_code, no_refusal, options_of
 
 FOLDER = {"out": "new"}
 PAGE = {"out": "new.html"}
@@ -44,27 +42,13 @@ NONE = {"tables", "demo"}  # write nothing
 CASES = [(run, option) for run, (_, outputs) in RUNS.items() for option in outputs]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Good inputs of all kinds."""
-    return good_inputs(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of them, where the command runs."""
-    shutil.copytree(made, tmp_path / "here")
-    monkeypatch.chdir(tmp_path / "here")
-    return tmp_path / "here"
-
-
-def state_of(folder: Path) -> dict[str, object]:
+def state_of(here: Path) -> dict[str, object]:
     """All that is there: bytes and modes of files, and where links lead."""
     return {
         str(path): os.readlink(path)
         if path.is_symlink()
         else (path.stat().st_mode, path.is_file() and path.read_bytes())
-        for path in folder.rglob("*")
+        for path in here.rglob("*")
     }
 
 
@@ -123,25 +107,20 @@ def bad_places(run: str, option: str, good: str) -> Iterator[tuple[str, str]]:
             yield f"that of --{other}", place
 
 
-def refused(line: list[str], folder: Path, capsys: pytest.CaptureFixture) -> list[str]:
+def refused(line: list[str], here: Path, capsys: pytest.CaptureFixture) -> list[str]:
     """What is wrong with how a command line is refused."""
-    before = state_of(folder)
+    before = state_of(here)
     capsys.readouterr()
-    try:
-        code = main(line)
-    except SystemExit as exit_:
-        code = int(str(exit_.code))
+    code = exit_code(line)
     out, said = capsys.readouterr()
-    complaints = [f"code {code}"] if code != 2 else []
-    complaints += [f"printed {out!r}"] if out else []
-    complaints += [f"said {said!r}"] if said.count("\n") != 1 or not said.startswith("blue-solvers: ") else []
-    return complaints + ["changed something"] * (state_of(folder) != before)
+    complaints = no_refusal(code, said) + ([f"printed {out!r}"] if out else [])
+    return complaints + ["changed something"] * (state_of(here) != before)
 
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize(("run", "option"), CASES)
 def test_bad_places_are_refused_and_nothing_is_changed(
-    run: str, option: str, folder: Path, capsys: pytest.CaptureFixture
+    run: str, option: str, here: Path, capsys: pytest.CaptureFixture
 ) -> None:
     pytest.importorskip("matplotlib")
     found, tried = [], 0
@@ -150,7 +129,7 @@ def test_bad_places_are_refused_and_nothing_is_changed(
         outputs = {option: place}
         if what.startswith("that of --"):
             outputs[what.removeprefix("that of --")] = outputs[option]
-        found += [f"{what}: {complaint}" for complaint in refused(words(run, **outputs), folder, capsys)]
+        found += [f"{what}: {complaint}" for complaint in refused(words(run, **outputs), here, capsys)]
         tried += 1
     assert not found, "\n".join(found)
     assert tried > 5
@@ -158,7 +137,7 @@ def test_bad_places_are_refused_and_nothing_is_changed(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("run", RUNS)
-def test_good_places_are_taken_and_the_mode_of_what_was_there_is_kept(run: str, folder: Path) -> None:
+def test_good_places_are_taken_and_the_mode_of_what_was_there_is_kept(run: str, here: Path) -> None:
     pytest.importorskip("matplotlib")
     outputs = RUNS[run][1]
     files = {option: place for option, place in outputs.items() if Path(place).suffix and option != "resume"}
@@ -177,7 +156,7 @@ def test_good_places_are_taken_and_the_mode_of_what_was_there_is_kept(run: str, 
 
 
 def test_a_file_that_nobody_else_may_read_is_never_readable_while_it_is_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("new.csv").touch(0o600)
     seen = []
@@ -185,11 +164,6 @@ def test_a_file_that_nobody_else_may_read_is_never_readable_while_it_is_written(
     monkeypatch.setattr(os, "replace", lambda old, new: (seen.append(Path(old).stat().st_mode), replace(old, new)))
     assert main(words("estimate")) == 0
     assert [stat.S_IMODE(mode) for mode in seen] == [0o600]
-
-
-def options_of(command: str) -> list[argparse.Action]:
-    actions = _parser([command])._subparsers._group_actions[0].choices[command]._actions  # type: ignore[union-attr, index]
-    return list(actions)
 
 
 @every("command", COMMANDS)
@@ -210,11 +184,11 @@ def test_every_path_says_whether_it_is_read_or_written_and_is_tried_here(command
     "text", ["precious", '{"problem": 3}\n', "[1]\n", "\xff", '{"prob', '{"problem": "a"}\nprecious']
 )
 def test_what_is_no_record_of_a_benchmark_is_never_written_over(
-    text: str, folder: Path, capsys: pytest.CaptureFixture
+    text: str, here: Path, capsys: pytest.CaptureFixture
 ) -> None:
     Path("new.json").write_text(text, encoding="latin-1")
     line = words("benchmark", resume="new.json")
     if text == '{"prob':  # a first line that was cut short
         assert main(line) == 0
     else:
-        assert refused(line, folder, capsys) == []
+        assert refused(line, here, capsys) == []

@@ -7,6 +7,7 @@ import pytest
 from blue_solvers.cli import main
 from blue_solvers.results import Result
 from tests.helpers.census_files import Written
+from tests.helpers.refused_commands import refusal
 from tests.helpers.small_census import SETTINGS, write_small_census
 
 LINE = "P5_001N"  # people in group quarters
@@ -20,29 +21,17 @@ WITHIN = {
 WIDTHS = {"state": 2, "county": 5, "tract": 11, "block": 15}
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written]:
-    folder = tmp_path_factory.mktemp("census") / "whole"
-    return folder, write_small_census(folder)
-
-
 def geoid(code: str) -> str:
     return code[-16:-5] + code[-4:]
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    capsys.readouterr()
-    assert main(arguments) == 2
-    return capsys.readouterr().err
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("streamed", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WITHIN)
 def test_a_part_says_so_or_is_refused(
-    name: str, streamed: bool, whole: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, streamed: bool, small_census: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, written = whole
+    folder, written = small_census
     prefixes, out = WITHIN[name], str(tmp_path / "out")
     options = [text for prefix in prefixes for text in ("--within", prefix)] + ["--memory", "1e9"] * streamed
     assert main(["estimate", str(folder), "--out", out, *options]) == 0
@@ -82,9 +71,11 @@ def test_a_part_says_so_or_is_refused(
         assert f"{'+'.join(prefixes)} " in capsys.readouterr().out
 
 
-def test_every_door_refuses_a_part(whole: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_every_door_refuses_a_part(
+    small_census: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     out = str(tmp_path / "out")
-    assert main(["estimate", str(whole[0]), "--within", "041", "--out", out]) == 0
+    assert main(["estimate", str(small_census[0]), "--within", "041", "--out", out]) == 0
     (tmp_path / "places.csv").write_text("place,geoid\nhere,41\n")
     for arguments in (
         ["query", out, "--table", LINE, "--geoid", "41"],
@@ -94,15 +85,15 @@ def test_every_door_refuses_a_part(whole: tuple[Path, Written], tmp_path: Path, 
         ["query", out, "--table", LINE, "--over", LINE, "--base", "41", "--geoid", "41003"],
         ["query", out, "--table", LINE, "--rank", "--geoid", "41", "41003"],
     ):
-        assert "lies only in part in this result, which is of '041'" in refused(capsys, *arguments), arguments
+        assert "lies only in part in this result, which is of '041'" in refusal(capsys, *arguments), arguments
     assert main(["query", out, "--table", LINE, "--rank", "--geolevel", "county"]) == 0
     assert "41001 in part" in capsys.readouterr().out
     assert main(["query", out, "--table", LINE, "--geoid", "041"]) == 0  # a geounit of the spine is what it is
     for code, rest in (("41", "141"), ("41001", "141100011"), ("410010000011000", "141100011")):
-        said = refused(capsys, "query", out, "--geounits", code)
+        said = refusal(capsys, "query", out, "--geounits", code)
         assert f"'{code}' is not one geounit of 'Block' alone, and {rest} is not in this result" in said
     shared = "410010000011000"  # of invented blocks some are on both sides
-    assert f"'{shared}' is not one geounit" in refused(capsys, "query", out, "--geounits", shared)
+    assert f"'{shared}' is not one geounit" in refusal(capsys, "query", out, "--geounits", shared)
 
 
 def test_a_branch_that_no_file_has_is_missed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -113,7 +104,7 @@ def test_a_branch_that_no_file_has_is_missed(tmp_path: Path, capsys: pytest.Capt
     out = str(tmp_path / "out")
     assert main(["estimate", str(tmp_path / "census"), "--settings", str(settings), "--out", out]) == 0
     assert "the files of 2020 have a branch 141, these have not" in capsys.readouterr().out
-    assert "the rest of it, 141, too" in refused(capsys, "query", out, "--table", LINE, "--geoid", "41001")
+    assert "the rest of it, 141, too" in refusal(capsys, "query", out, "--table", LINE, "--geoid", "41001")
     assert main(["query", out, "--table", LINE, "--geolevel", "county"]) == 0
     shown = capsys.readouterr().out
     assert "41001 in part" in shown

@@ -9,16 +9,9 @@ import pytest
 from blue_solvers.cli import main
 from tests.helpers.census_files import Written
 from tests.helpers.effort import first_of
-from tests.helpers.small_census import write_small_census
 from tests.helpers.spoilt_census import CASES, NAMED, REFUSED, RIGHT
 
 REMARKS = ("missing", "variances", "values", "facilities of", "bounds     US '", "averaged", "in part")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written]:
-    folder = tmp_path_factory.mktemp("census") / "whole"
-    return folder, write_small_census(folder)
 
 
 def estimated(folder: Path, out: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, str]:
@@ -38,12 +31,12 @@ def off_by(result: Path, written: Written, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_whole_folder_is_answered_without_remarks(
-    whole: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_census: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = estimated(whole[0], tmp_path / "out", capsys)
+    code, out, _ = estimated(small_census[0], tmp_path / "out", capsys)
     assert code == 0
     assert not [line for line in out.splitlines() if line.startswith(REMARKS)]
-    assert max(map(abs, off_by(tmp_path / "out", whole[1], capsys))) < 4
+    assert max(map(abs, off_by(tmp_path / "out", small_census[1], capsys))) < 4
 
 
 def test_there_are_sixty_of_all_kinds() -> None:
@@ -55,10 +48,10 @@ def test_there_are_sixty_of_all_kinds() -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_what_becomes_of_a_spoilt_folder(
-    name: str, whole: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, small_census: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, out, case = tmp_path / "census", tmp_path / "out", CASES[name]
-    shutil.copytree(whole[0], folder)
+    shutil.copytree(small_census[0], folder)
     case.spoil(folder)
     code, printed, complaint = estimated(folder, out, capsys, "--verbose")
     if case.becomes == REFUSED:
@@ -80,15 +73,15 @@ def test_what_becomes_of_a_spoilt_folder(
                 assert line in said or question != ["info"]
         return
     assert not [line for line in printed.splitlines() if line.startswith((*REMARKS, "fit        DOES NOT"))], printed
-    assert max(map(abs, off_by(out, whole[1], capsys))) < 4
+    assert max(map(abs, off_by(out, small_census[1], capsys))) < 4
 
 
 @pytest.mark.parametrize("name", first_of([name for name in CASES if CASES[name].becomes == REFUSED], 4))
 def test_a_spoilt_folder_is_refused_where_it_is_streamed_too(
-    name: str, whole: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, small_census: tuple[Path, Written], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "census"
-    shutil.copytree(whole[0], folder)
+    shutil.copytree(small_census[0], folder)
     CASES[name].spoil(folder)
     code, _, complaint = estimated(folder, tmp_path / "out", capsys, "--memory", "1e9")
     assert code == 2
