@@ -66,14 +66,6 @@ def test_an_exact_total_is_kept_exactly_and_suppressed_cells_are_filled_in(solve
     assert (abs(detailed["estimate"] - detailed["truth"]) < 5 * detailed["std_error"]).all()
 
 
-def test_csv_and_parquet_give_the_same(tmp_path: Path) -> None:
-    noisy = tmp_path / "noisy.parquet"
-    write_frame(measurements_frame(*read_long_table(BERKELEY)), noisy)
-    assert main(["estimate", BERKELEY, "--out", str(tmp_path / "a.csv"), "--digits", "all"]) == 0
-    assert main(["estimate", str(noisy), "--out", str(tmp_path / "b.parquet")]) == 0
-    assert pl.read_csv(tmp_path / "a.csv").equals(pl.read_parquet(tmp_path / "b.parquet"))
-
-
 def test_recodes_and_desired_tables_come_from_the_schema_file(tmp_path: Path, out: str) -> None:
     problem = gallery.pl94()
     y = add_noise(problem, np.zeros(problem.observed.size), 0)
@@ -258,25 +250,6 @@ def test_a_missing_library_is_named_with_the_extra(
     monkeypatch.setitem(sys.modules, module, None)
     assert f"{module}: pip install 'blue-solvers[frames]'" in refusal(capsys, *command)
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
-
-
-@pytest.mark.parametrize("link", ["itself", "hard", "symbolic", "around"])
-def test_no_command_writes_over_its_input(link: str, capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
-    blocks = "geoid,place\n440010001001000,A\n440010001001001,B\n"
-    for name, text, command in (
-        ("noisy.csv", examples.BERKELEY.read_text(), ["estimate"]),
-        ("blocks.csv", blocks, ["design", "--entity", "place"]),
-    ):
-        path, out = tmp_path / name, tmp_path / f"link-{name}"
-        path.write_text(text)
-        if link == "hard":
-            out.hardlink_to(path)
-        elif link == "symbolic":
-            out.symlink_to(path)
-        else:
-            out = path if link == "itself" else tmp_path / ".." / tmp_path.name / name
-        assert "would overwrite what is read" in refusal(capsys, command[0], str(path), *command[1:], "--out", str(out))
-        assert path.read_text() == text
 
 
 def test_pictures_without_matplotlib_name_the_extra(

@@ -191,9 +191,3 @@ def test_a_misread_variance_is_found(misread: float, ages: int, estimated: Calla
     assert "DOES NOT FIT" in fit
     assert f"worst table {MISREAD[1]!r} at {MISREAD[0]}" in fit
     assert (float(re.search(r"z = ([+-][\d.]+)$", fit)[1]) > 0) == (misread > 0)
-
-
-def test_how_many_cells_show_a_misread_variance() -> None:
-    """1 % shows in about a million cells, and what is half as large in four times as many."""
-    assert 0.9e6 < cells_needed(0.01) < 1.2e6
-    assert cells_needed(0.005) == pytest.approx(4 * cells_needed(0.01), rel=1e-6)

@@ -51,4 +51,7 @@ def test_a_terminal_shows_the_time_left_too(
         for done in itertools.islice(itertools.count(), 3):
             bar("part", done, 3)
             seconds[0] += 90
-    assert "3/3 part, about 1 min 30 s left" in capsys.readouterr().err
+    *shown, cleared, end = capsys.readouterr().err.split("\r")
+    assert [own.rstrip() for own in shown[:2]] == ["", "estimating [                        ] 1/3 part"]
+    assert shown[-1] == "estimating [################        ] 3/3 part, about 1 min 30 s left"
+    assert (cleared.strip(), end) == ("", "")

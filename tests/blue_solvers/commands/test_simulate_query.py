@@ -129,49 +129,6 @@ def test_neither_the_seed_nor_the_truth_is_in_the_release(
     assert set(tmp_path.iterdir()) - before == {tmp_path / "out"}
 
 
-def test_answers_are_those_of_one_dense_least_squares(release: str, result: str, settings: str) -> None:
-    stored = Result(result)
-    geounits = stored.geounits("Block", [BLOCKS[0], BLOCKS[4], WHOLE])
-    counts: list[dict[str, list[str]]] = [
-        {},
-        {"votingage": ["adult"]},
-        {"votingage": ["under18"], "race": ["black", "two"]},
-        {"alone": ["2", "7"]},
-        {"race": ["hisp", "two"]},
-    ]
-    answer = stored.ask("Block", geounits, counts)
-    read = read_noisy_measurements(release, read_settings(settings), desired={"Block": ["detailed"]})
-    weights = np.zeros((len(counts), 13, 2, 8))
-    mine = np.isin(np.arange(13), [0, 4, 12])
-    weights[0, mine] = 1
-    weights[1, mine, 1] = 1
-    weights[2, mine, 0, 1] = weights[2, mine, 0, 7] = 1
-    weights[3:, mine, :, 2] = weights[3:, mine, :, 7] = 1
-    expected = functionals(blue(read.problem, Dense()), read.y, weights.reshape(len(counts), -1).T)
-    assert np.allclose(answer.estimate, expected.estimate, rtol=0, atol=1e-8)
-    assert np.allclose(answer.covariance, expected.covariance, rtol=1e-8)
-
-
-def test_structural_zeros_are_kept_for_questions(release: str, settings: str, tmp_path: Path) -> None:
-    folder = Path(release) / "Block.parquet" / "Constraint"
-    folder.mkdir()
-    row = {"geocode": BLOCKS[1], "query_name": "v_con", "sign": "=", "votingage": "detailed", "race": "*"}
-    pl.DataFrame([row | {"value": [0, 300]}]).write_parquet(folder / "part.parquet")
-    assert main(["estimate", release, "--out", str(tmp_path / "out")]) == 0
-    stored = Result(tmp_path / "out")
-    minors: dict[str, list[str]] = {"votingage": ["under18"]}
-    empty = stored.ask("Block", stored.geounits("Block", [BLOCKS[1]]), [minors])
-    assert abs(empty.estimate[0]) < 1e-9
-    assert empty.std_errors[0] < 1e-7
-    read = read_noisy_measurements(release, read_settings(settings), desired={"Block": ["votingage"]})
-    weights = np.zeros((13, 2, 2))
-    weights[:3, :, 0] = weights[:3, 0, 1] = 1
-    answer = stored.ask("Block", stored.geounits("Block", BLOCKS[:3]), [{}, minors])
-    expected = functionals(blue(read.problem, Dense()), read.y, weights.reshape(-1, 2))
-    assert np.allclose(answer.estimate, expected.estimate, rtol=0, atol=1e-7)
-    assert np.allclose(answer.covariance, expected.covariance, rtol=1e-7)
-
-
 @pytest.mark.parametrize("solver", ["two_pass", "cholesky"])
 def test_levels_with_no_table_for_a_count_are_composed_of_others(settings: str, tmp_path: Path, solver: str) -> None:
     spine = Spine.from_geoids([*BLOCKS, WHOLE])
@@ -216,17 +173,6 @@ def test_the_answer_is_printed_with_its_interval(result: str, capsys: pytest.Cap
     for line, name, estimate, error in zip(lines[4:], asked[1::2], answer.estimate, answer.std_errors, strict=False):
         bounds = estimate - 1.6448536269514722 * error, estimate + 1.6448536269514722 * error
         assert line.split() == [name, *(f"{number:,.2f}" for number in (estimate, error, *bounds))]
-
-
-def test_a_level_above_is_asked_by_name(result: str, capsys: pytest.CaptureFixture) -> None:
-    capsys.readouterr()
-    assert main(["query", result, "--geolevel", "County", "--geounits", "44001"]) == 0
-    assert "1 geounit of level County together" in capsys.readouterr().out
-    stored = Result(result)
-    county = stored.ask("County", stored.geounits("County", ["44001"]), [{}])
-    blocks = stored.ask("Block", stored.geounits("Block", BLOCKS), [{}])
-    assert np.allclose(county.estimate, blocks.estimate, rtol=1e-9)
-    assert np.allclose(county.covariance, blocks.covariance, rtol=1e-9)
 
 
 def test_blocks_of_a_spine_of_its_own_are_found_by_geoid(settings: str, tmp_path: Path) -> None:
@@ -392,17 +338,3 @@ def test_counts_are_read_from_text() -> None:
     for wrong in ("", "age", "age=", "=3", "age=1,age=2"):
         with pytest.raises(ValueError, match="is not understood"):
             parse_count(wrong)
-
-
-def test_the_bar_is_shown_on_a_terminal_only(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    with LevelBar("reading") as bar:
-        bar("State", 0, 2)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with LevelBar("reading") as bar:
-        bar("State", 0, 2)
-        bar("Block", 1, 2)
-    shown = capsys.readouterr().err.split("\r")
-    assert shown[1].split() == ["reading", "[", "]", "1/2", "State"]
-    assert shown[2].split() == ["reading", "[############", "]", "2/2", "Block"]
-    assert shown[3].strip() == shown[4] == ""

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers import Cholesky, ConjugateGradient, ConvergenceError, Multigrid, blue
+from blue_solvers import ConjugateGradient, ConvergenceError, Multigrid, blue
 from constraint_builders import Problem, Schema
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
@@ -78,18 +77,3 @@ def test_multigrid_leaves_the_global_random_state_alone(capfd: pytest.CaptureFix
     P @ RECONCILED.truth
     assert np.random.random() == expected  # noqa: NPY002
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_covariance_known_only_as_an_operator() -> None:
-    B = np.eye(7) + 0.3 * np.diag(np.ones(6), 1)
-    operator = LinearOperator((7, 7), matvec=lambda v: B @ (B.T @ v), rmatvec=lambda v: B @ (B.T @ v), dtype=float)
-    schema, observed = Schema({"a": 2, "b": 2}), {"a * b": None, "a": None, "total": None}
-    by_operator = Problem(schema, observed, covariance=operator)
-    by_matrix = Problem(schema, observed, covariance=B @ B.T)
-    y = np.random.default_rng(0).normal(size=7)
-    assert np.allclose(blue(by_operator, "cg") @ y, blue(by_matrix, "dense") @ y, atol=1e-8)
-    assert "dense" in blue(by_operator).info.reason
-    for solver in ("auto", "cg"):
-        assert np.allclose(blue(by_operator, solver).variances(), blue(by_matrix, "dense").variances())
-    for solver in (Cholesky(), Multigrid()):
-        assert "operator" in str(solver.supports(by_operator))

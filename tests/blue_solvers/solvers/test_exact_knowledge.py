@@ -2,37 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from blue_solvers import ConjugateGradient, Solver, UnsupportedProblemError, blue
-from blue_solvers.structured.nearest import exact_in_part, variance_ratio
+from blue_solvers.structured.nearest import variance_ratio
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, Spine, gallery
-from tests.helpers.effort import examples
 from tests.helpers.every import every
-from tests.helpers.oracles.invent import Kind, invent, with_zeros
 from tests.helpers.spines import SCHEMA
 
 IN_TWO_PASSES = ["two_pass", ConjugateGradient(preconditioner="two_pass")]
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
-
-
-@pytest.mark.parametrize("solver", ["cholesky", ConjugateGradient(preconditioner="two_pass")])
-def test_empty_cells_need_no_measurement(solver: str | Solver) -> None:
-    unmeasured = np.array([[[np.inf, 2.0], [1.0, 1.0]]])
-    observed = {"depth 0": {"a * b": unmeasured}, "depth 1": {"b": 1.0}}
-    zeros = {("depth 0", "a * b"): np.array([[[True, False], [False, False]]])}
-    spine = Spine([-1, 0, 0])
-    with pytest.raises(ValueError, match="is not estimable: nothing measured determines it"):
-        Problem(Schema({"a": 2, "b": 2}), {"depth 0": observed["depth 0"]}, {"depth 0": ["a"]}, spine=spine)
-    problem = Problem(Schema({"a": 2, "b": 2}), observed, {"depth 0": ["a", "total"]}, spine=spine, zeros=zeros)
-    y = np.array([np.nan, 9.0, 4.0, 5.0, 3.0, 6.0, 2.0, 7.0])
-    # the sums over both children, of variance 2, join the columns of b at the root: 4 alone, 9 + 5
-    apart = np.array([(5.0 - 4.0) / 3, (13.0 - 14.0) / 5])
-    first, second = 9.0 + 2 * apart[1], 4.0 + apart[0] + 5.0 + apart[1]
-    P = blue(problem, solver)
-    assert np.allclose(P @ y, [first, second, first + second])
 
 
 @every("solver", [*IN_TWO_PASSES, "cholesky", "dense"])
@@ -109,19 +88,6 @@ def test_the_known_sum_of_many_blocks_is_kept(count: int, decades: int) -> None:
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 
 
-def test_every_law_of_the_contract_with_exact_and_unmeasured_cells_in_one_table() -> None:
-    variances = np.random.default_rng(0).uniform(1, 3, (3, 4))
-    variances[0, 1] = variances[2, 3] = 0
-    variances[1, 2] = np.inf
-    a = [1.0, 0.0, 2.0]
-    problem = Problem(Schema({"a": 3, "b": 4}), {"total": 1.0, "a": a, "detailed": variances}, ["a", "b"])
-    assert exact_in_part(problem).tolist() == [2, 5, 15]
-    whole = Problem(problem.schema, {"total": 0.0, "a": a, "detailed": variances}, ["a", "b"])
-    assert exact_in_part(whole).tolist() == [2, 5, 15]  # not of a table that is exact as a whole
-    check_solver(SOLVER, problem)
-    assert blue(problem, SOLVER).info.error_bound is None
-
-
 def test_exact_or_not_measured_and_nothing_between() -> None:
     problem = Problem(Schema({"a": 3, "b": 2}), {"a": [0.0, np.inf, np.inf], "a * b": 2.0, "total": 1.0})
     check_solver(SOLVER, problem)
@@ -141,14 +107,3 @@ def test_iterations_are_those_without_exact_cells(count: int) -> None:
         assert variance_ratio(problem) < 3
         assert info.error_bound < 1e-8
     assert abs(iterations[1] - iterations[0]) <= 2
-
-
-@examples(40)
-@given(seed=st.integers(0, 100_000))
-def test_the_adjoint_is_the_transpose_where_cells_are_known_to_be_empty(seed: int) -> None:
-    """Also of exact values that contradict it."""
-    kind = Kind(decades=2.0, unmeasured=False)
-    found = (own for s in range(seed, seed + 500) if (own := invent(s, kind, with_zeros)))
-    problem = next(own for case in found if (own := case.description.problem()).exact.any())
-    P = blue(problem, "two_pass")
-    np.testing.assert_allclose((P.T @ np.eye(problem.desired.size)).T, P @ np.eye(problem.observed.size), atol=1e-8)

@@ -8,27 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers import SOLVERS, UnsupportedProblemError, blue
+from blue_solvers import blue
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.refused import refused
-
-EXACT_SOLVERS = [name for name in SOLVERS if name not in ("sea_blue", "two_pass", "areas")]
-
-
-def least_squares(S: Float, variances: Float, y: Float) -> tuple[Float, Float]:
-    """Estimate and covariance of all nodes: leaves by weighted least squares, exact nodes as constraints."""
-    exact, noisy = variances == 0, np.isfinite(variances) & (variances > 0)
-    _, sizes, rows = np.linalg.svd(S[exact]) if exact.any() else (None, np.zeros(0), np.eye(S.shape[1]))
-    free = rows[int((sizes > 1e-9).sum()) :].T
-    start = np.linalg.pinv(S[exact]) @ y[exact] if exact.any() else np.zeros(S.shape[1])
-    X = S @ free
-    X[abs(X) < 1e-12] = 0  # a direction that a node does not see
-    weighted = X[noisy] / np.sqrt(variances[noisy])[:, None]
-    inverse = np.linalg.pinv(weighted.T @ weighted, rcond=1e-12)
-    beta = inverse @ weighted.T @ ((y - S @ start)[noisy] / np.sqrt(variances[noisy]))
-    return S @ start + X @ beta, X @ inverse @ X.T
 
 
 @st.composite
@@ -45,51 +29,6 @@ def trees(draw: st.DrawFn) -> Float:
     leaves = [i for i in range(len(parent)) if i not in parent]
     S = np.hstack([below[:, leaves], below[:, hidden]])
     return S[draw(st.permutations(range(len(parent))))]
-
-
-@st.composite
-def crossed(draw: st.DrawFn) -> Float:
-    """Sums over groups that overlap, and most of the leaves themselves."""
-    leaves = draw(st.integers(2, 6))
-    groups = draw(st.lists(st.lists(st.booleans(), min_size=leaves, max_size=leaves), min_size=1, max_size=6))
-    S = np.vstack([np.array(groups, dtype=float), np.ones(leaves), np.eye(leaves)])
-    if draw(st.booleans()):
-        S = S * draw(st.sampled_from([1.0, -2.0, 0.5]))
-        S[-1] = abs(S[-1]) / max(abs(S[-1]).max(), 1)
-    return S[draw(st.permutations(range(len(S))))][draw(st.integers(0, 1)) :]
-
-
-@examples(40)
-@given(S=trees())
-def test_trees_are_recognised(S: Float) -> None:
-    problem = Problem.from_summing_matrix(S, 1.0)
-    assert problem.tree is not None
-    assert blue(problem).info.solver == "two_pass"
-
-
-def test_what_is_no_tree_goes_elsewhere() -> None:
-    crossed = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
-    weighted = np.array([[2.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    empty = np.array([[1.0, 1.0], [0.0, 0.0]])
-    for S in (crossed, weighted, empty):
-        problem = Problem.from_summing_matrix(S, 1.0)
-        assert problem.tree is None
-        with pytest.raises(UnsupportedProblemError, match="do not form a tree"):
-            blue(problem, "two_pass")
-        y = np.arange(len(S), dtype=float)
-        expected, _ = least_squares(np.asarray(S, dtype=float), np.ones(len(S)), y)
-        for name in EXACT_SOLVERS:
-            np.testing.assert_allclose(blue(problem, name) @ y, expected, atol=1e-8, err_msg=name)
-
-
-def test_nodes_keep_the_order_of_the_rows() -> None:
-    S = np.array([[0, 0, 1], [1, 1, 1], [1, 0, 0], [0, 1, 0], [1, 1, 0]])
-    problem = Problem.from_summing_matrix(sparse.csr_array(S), [1.0, 2.0, 3.0, 4.0, np.inf])
-    P = blue(problem)
-    y = np.array([5.0, 30.0, 9.0, 12.0, np.nan])
-    x = P @ y + P.offset
-    np.testing.assert_allclose(x[1], x[0] + x[4])
-    np.testing.assert_allclose(x[4], x[2] + x[3])
 
 
 def retail_hierarchy(items: tuple[int, ...], categories: tuple[int, ...], stores: tuple[int, ...]) -> sparse.csr_array:

@@ -69,14 +69,6 @@ def made(make: Callable[..., Problem], *given: Any, **options: Any) -> Problem:
     raise AssertionError
 
 
-@examples(20)
-@given(seed=SEEDS, share=st.sampled_from(["", "shared"]))
-def test_names_in_any_order_and_cells_that_nothing_determines(seed: int, share: str) -> None:
-    kind = Kind(spine=False, zeros=False, equalities=False, turned=True, cellwise=True, covariance=share)
-    found = described(seed, kind)
-    assert_supports_says_what_blue_takes(made(replace(found, desired=found.observed).problem, undetermined="nan"))
-
-
 class Solved(LinearOperator):
     """A covariance by its products and those of its inverse."""
 
@@ -138,16 +130,6 @@ def test_anybodys_equations(seed: int, rows: int, near: float, b: bool) -> None:
     else:
         problem = Problem.from_matrix(A, variances, values)
     assert_supports_says_what_blue_takes(problem)
-
-
-@examples(20)
-@given(seed=SEEDS, leaves=st.integers(2, 5), nodes=st.integers(1, 4), whole=st.booleans())
-def test_summing_matrices(seed: int, leaves: int, nodes: int, whole: bool) -> None:
-    rng = np.random.default_rng(seed)
-    sums = rng.integers(0, 2, (nodes, leaves)) * (1.0 if whole else rng.uniform(0.1, 3, (nodes, leaves)))
-    S = np.vstack([sums, np.eye(leaves)])
-    variances = 10.0 ** rng.uniform(-2, 2, len(S)) * rng.choice([0, 1, 1, 1], len(S))
-    assert_supports_says_what_blue_takes(made(Problem.from_summing_matrix, sparse.csr_array(S), variances))
 
 
 def test_equalities_may_speak_of_any_number_of_cells_that_nothing_measured_determines() -> None:
