@@ -264,29 +264,6 @@ def test_sums_over_variables_that_nothing_couples_lose_nothing(
     assert np.allclose(variances, own_variances, rtol=1e-9, atol=1e-9)
 
 
-def test_tables_that_become_one_are_weighted_by_precision(whole: tuple[Path, Written, Release]) -> None:
-    folder, written, _ = whole
-    problem = (release := read_noisy_measurements(folder, PL94, variables=["hispanic"])).problem
-    values, variances = (problem.observed.tables(v) for v in (release.y, problem.variances))
-    sums: dict[tuple[str, str, str], list[tuple[np.ndarray, float]]] = {}
-    for (level, code, query), (drawn, variance) in written.measured.items():
-        said = PL94_PERSONS.said(query)
-        shape = [1 if said[name] == "*" else size for name, size in zip(said, (8, 2, 2, 63), strict=True)]
-        if said["hhgq"] == "hhinstlevels":
-            shape[0] = 3
-        own = drawn.reshape(shape).sum(axis=(0, 1, 3))
-        name = "total" if own.size == 1 else "detailed"
-        sums.setdefault((level, code, name), []).append((own, variance * drawn.size / own.size))
-    for (level, code, name), found in sums.items():
-        rank = problem.domain.spine.rank_in_level[problem.domain.spine.position(level, code)]
-        if variances[level, name][rank].max() == 0:
-            continue  # the total of the US, which is exact
-        weights = np.array([1 / variance for _, variance in found])
-        mean = sum(w * own for w, (own, _) in zip(weights, found, strict=True)) / weights.sum()
-        assert values[level, name][rank] == pytest.approx(mean if name == "detailed" else mean[0], rel=1e-12)
-        assert variances[level, name][rank] == pytest.approx(1 / weights.sum(), rel=1e-12)
-
-
 def test_sums_over_others_are_said_to_lose(whole: tuple[Path, Written, Release]) -> None:
     folder, written, _ = whole
     release = read_noisy_measurements(folder, PL94, variables=["cenrace"])

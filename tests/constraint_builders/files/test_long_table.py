@@ -27,9 +27,7 @@ from constraint_builders.files import (
     rounded,
     write_frame,
 )
-from constraint_builders.files.measured_table import measured
 from constraint_builders.files.new_files import replacing
-from constraint_builders.files.source import open_source
 from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 
@@ -138,22 +136,6 @@ def test_levels_may_be_numbers_in_a_frame() -> None:
     frame = pl.DataFrame({"table": "year", "year": [2010, 2020], "value": [1, 2], "variance": [1, 0]})
     assert infer_schema(frame) == Schema({"year": ["2010", "2020"]})
     assert read_long_table(frame)[1].tolist() == [1, 2]
-
-
-def test_a_schema_is_inferred_with_sorted_levels() -> None:
-    frame = pl.DataFrame(
-        {
-            "table": ["total", "a", "a", "b * a", "b * a"],
-            "b": ["*", "*", "*", "u", "u"],
-            "a": ["*", "z", "y", "y", "z"],
-            "value": [3.0, 1, 2, 5, 6],
-            "variance": 1.0,
-        }
-    )
-    problem, y = read_long_table(frame)
-    assert problem.schema == infer_schema(frame) == Schema({"b": ["u"], "a": ["y", "z"]})
-    assert problem.observed.names == ("total", "a", "b * a")
-    assert y.tolist() == [3, 2, 1, 5, 6]
 
 
 @given(rows=st.permutations(range(16)))
@@ -404,13 +386,3 @@ def test_without_polars_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(sys.modules, "constraint_builders.files")
     with pytest.raises(ImportError, match=r"files and data frames need polars: pip install 'blue-solvers\[frames\]'"):
         importlib.import_module("constraint_builders.files")
-
-
-def test_tables_of_several_sources_are_named_as_combined() -> None:
-    rows = [("sex", "female", 9.0, "one"), ("sex", "male", 11.0, "one"), ("total", "*", 21.0, "one")]
-    frame = pl.DataFrame(rows, ("table", "sex", "value", "source"), orient="row").with_columns(variance=2.0)
-    assert measured(open_source(frame)).combined == ()
-    again = frame.filter(pl.col("table") == "total").with_columns(value=pl.lit(25.0), source=pl.lit("two"))
-    found = measured(open_source(pl.concat([frame, again])))
-    assert found.combined == ("total",)
-    assert found.problem.observed.tables(found.y)["total"] == 23.0

@@ -9,20 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.files import (
     measured_table,
     measurements_frame,
     read_long_table,
     write_frame,
-    write_schema_file,
 )
 from constraint_builders.files.source import open_source
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.refused import refused
-from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, dense_estimate, spines
+from tests.helpers.spines import SCHEMA, TABLES, consistent_measurements, spines
 
 SEX = Schema({"sex": ["f", "m"]})
 ROWS = """table,sex,geolevel,geocode,value,variance
@@ -143,41 +141,6 @@ def write(folder: Path, text: str) -> str:
     return str(folder / "noisy.csv")
 
 
-def test_the_command_estimates_every_geounit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    path, out = write(tmp_path, ROWS), str(tmp_path / "out.csv")
-    assert main(["estimate", path, "--out", out]) == 0
-    assert main(["info", path]) == 0
-    assert "('County', 'sex')" in capsys.readouterr().out
-    written = pl.read_csv(out, schema_overrides={"geocode": pl.String})
-    assert written.columns[:4] == ["table", "sex", "geolevel", "geocode"]
-    problem, y = read_long_table(path)
-    estimate, variances = dense_estimate(problem, np.nan_to_num(y))
-    assert np.allclose(written["estimate"], estimate, rtol=1e-9)
-    assert np.allclose(written["std_error"] ** 2, variances, rtol=1e-9, atol=1e-12)
-    state = written.filter(geolevel="State")
-    assert state.select("geocode", "std_error").rows() == [("44", 0.0)]
-    assert state["estimate"][0] == pytest.approx(100, rel=1e-14)
-    counties = written.filter(geolevel="County").group_by("geocode").agg(pl.col("estimate").sum())
-    assert counties["estimate"].sum() == pytest.approx(100)
-
-
-def test_desired_tables_are_estimated_at_every_level(tmp_path: Path) -> None:
-    out = str(tmp_path / "out.csv")
-    assert main(["estimate", write(tmp_path, ROWS), "--out", out, "--desired", "total"]) == 0
-    assert pl.read_csv(out)["geolevel"].to_list() == ["State", "County", "County", "Tract", "Tract", "Tract"]
-
-
-def test_geounits_may_be_told_by_a_schema_with_recodes(tmp_path: Path) -> None:
-    schema = Schema({"age": 3}, {"age": {"adult": ["no", "yes", "yes"]}})
-    write_schema_file(tmp_path / "s.toml", schema)
-    spine = Spine.from_geoids(["1a", "1b"], {"County": 1, "Block": 2})
-    problem = Problem(schema, {"County": {"adult": 1.0}, "Block": {"detailed": 2.0}}, spine=spine)
-    write_frame(measurements_frame(problem, np.arange(8.0)), tmp_path / "noisy.parquet")
-    arguments = ["estimate", str(tmp_path / "noisy.parquet"), "--schema", str(tmp_path / "s.toml")]
-    assert main([*arguments, "--out", str(tmp_path / "out.csv")]) == 0
-    assert pl.read_csv(tmp_path / "out.csv").height == 8
-
-
 def test_several_geounits_at_the_top_get_a_root(tmp_path: Path) -> None:
     below = ROWS.replace("total,*,State,44,100,0\n", "")
     problem, _ = read_long_table(write(tmp_path, below))
@@ -223,11 +186,6 @@ def test_geounits_that_make_no_tree_are_refused(old: str, new: str, message: str
     assert old in ROWS
     with pytest.raises(ValueError, match=message):
         read_long_table(write(tmp_path, ROWS.replace(old, new)), SEX)
-
-
-def test_children_that_count_far_less_than_their_parent_are_refused() -> None:
-    with pytest.raises(ValueError, match="A 'a' counts 300 in table 'total', its 2 children 3: no noise explains that"):
-        read_long_table(PARENTS.with_columns(value=pl.Series([300.0, 1, 2])), SEX)
 
 
 PARENTS = pl.DataFrame(

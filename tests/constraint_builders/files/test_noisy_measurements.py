@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from blue_solvers import blue
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.budget import Budget
 from constraint_builders.files import (
@@ -66,21 +65,6 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         assert np.array_equal(release.zeros[name], cells)
     assert release.problem.spine is not None
     assert release.problem.spine.levels == ("US", "State", "County", "Block")
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("seed", range(5))
-def test_no_order_of_rows_changes_the_order_of_anything(folder: Path, seed: int) -> None:
-    """So that the operator of one reading fits the values of another."""
-    first = read(folder)
-    for path in folder.rglob("*.parquet"):
-        if path.is_file():
-            rows = pl.read_parquet(path, hive_partitioning=False).sample(fraction=1.0, shuffle=True, seed=seed)
-            rows.write_parquet(path)
-    again = read(folder)
-    assert again.problem.observed.names == first.problem.observed.names
-    assert again.problem.spine == first.problem.spine
-    assert np.array_equal(again.y, first.y, equal_nan=True)
 
 
 def test_exact_counts_are_constraints(tmp_path: Path) -> None:
@@ -142,17 +126,6 @@ def test_empty_values_and_variances_are_not_measured(change: pl.Expr, folder: Pa
         assert np.array_equal(values[kept], whole.problem.observed.tables(whole.y)["Block", name][kept])
 
 
-def test_a_geounit_may_be_in_constraints_only(folder: Path) -> None:
-    rows = pl.read_parquet(part(folder), hive_partitioning=False)
-    rows.filter(pl.col("geocode") != "0440031").write_parquet(part(folder))
-    add_constraints(folder, [constraint("x", "<=", [0], age="old")])
-    release = read(folder, desired={"State": ["total"]})
-    assert release.problem.spine is not None
-    assert release.problem.spine.geocodes[5] == "0440031"
-    assert np.isinf(release.problem.observed.tables(release.problem.variances)["Block", "total"][2])
-    assert release.zeros["Block", "age"].tolist() == [[False] * 3] * 2 + [[False, False, True]] + [[False] * 3] * 2
-
-
 def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Path) -> None:
     add_constraints(
         folder,
@@ -164,6 +137,7 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
             constraint("both", "=", [0, 0], age="old", sex="sex"),
             constraint("old", "=", [4], age="old"),
             constraint("total", "=", [7]),
+            constraint("whole", "=", [7]),
             constraint("published", "=", [0, 0], sex="detailed"),
             constraint("strange", "=", [0], age="eldest"),
             constraint("unsigned", "~", [0]),
@@ -190,29 +164,15 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
         "sex_lb_con": "a linear estimate cannot use a lower bound",
         "old_con": "it is an exact count of a set of levels that no table has",
         "total_dpq": "total_con says it exactly",
+        "whole_con": "table 'total' is already given there",
         "published_con": "it holds of published estimates",
         "strange_con": "column 'age' says 'eldest'",
         "unsigned_con": "its sign '~' is not one of =",
         "silent_con": "it gives no value",
     }
     counted = {(own.geolevel, own.kind): (own.read, own.used, own.unused) for own in release.read.rows}
-    assert counted["Block", "Constraint"] == (11, 4, 7)  # a bound that gives a zero is used
+    assert counted["Block", "Constraint"] == (12, 4, 8)  # a bound that gives a zero is used
     assert counted["Block", "DPQuery"] == (10, 9, 1)
-
-
-def test_an_exact_count_takes_the_place_of_a_measurement(folder: Path) -> None:
-    add_constraints(folder, [constraint("total", "=", [11]), constraint("again", "=", [11])])
-    release = read(folder)
-    assert release.problem.observed.tables(release.y)["Block", "total"][2] == 11
-    assert release.problem.observed.tables(release.problem.variances)["Block", "total"][2] == 0
-    P = blue(release.problem)
-    cells = release.problem.desired.tables(P @ release.y + P.offset)
-    assert cells["Block", "total"][2] == pytest.approx(11, abs=1e-9)
-    assert cells["Block", "detailed"][2].sum() == pytest.approx(11, abs=1e-9)
-    assert [(unused.name, unused.rows, unused.reason) for unused in release.unused] == [
-        ("total_dpq", 1, "total_con says it exactly"),
-        ("again_con", 1, "table 'total' is already given there"),
-    ]
 
 
 def test_exact_counts_that_contradict_are_refused(folder: Path) -> None:
@@ -295,24 +255,6 @@ def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> 
         ("everything_dpq", 5, "it is not a table of the schema"),
     ]
     assert {level for level, _ in release.problem.observed.names} == {"State", "County"}
-
-
-def test_queries_may_come_in_turns(folder: Path) -> None:
-    """All of one geounit and then of the next: lists of different lengths beside one another."""
-    whole = read(folder)
-    rows = pl.read_parquet(part(folder), hive_partitioning=False)
-    turned = rows.sort("geocode", maintain_order=True)
-    assert (turned["query_name"].rle_id().max() or 0) > (rows["query_name"].rle_id().max() or 0)
-    turned.write_parquet(part(folder))
-    assert_same(read(folder), whole.problem, whole.y)
-
-
-def test_attributes_that_disagree_make_no_table(folder: Path) -> None:
-    first = pl.int_range(pl.len()) == 0
-    renamed = pl.col("query_name").replace({"total_dpq": "nothing_dpq"})
-    rewrite(part(folder), renamed, pl.when(first).then(pl.lit("sex")).otherwise("sex").alias("sex"))
-    (unused,) = read(folder).unused
-    assert (unused.name, unused.rows, unused.reason) == ("nothing_dpq", 5, "it is not a table of the schema")
 
 
 @pytest.mark.parametrize(
@@ -402,6 +344,14 @@ def test_a_country_without_some_of_its_states_is_refused(tmp_path: Path) -> None
     with pytest.raises(ValueError, match=r"US '' counts 1,\d+ in table 'detailed', its 1 children \d+: no noise"):
         read(tmp_path / "us")
     assert read(tmp_path / "us", within=["044"]).problem.spine is not None
+
+
+def test_attributes_that_disagree_make_no_table(folder: Path) -> None:
+    first = pl.int_range(pl.len()) == 0
+    renamed = pl.col("query_name").replace({"total_dpq": "nothing_dpq"})
+    rewrite(part(folder), renamed, pl.when(first).then(pl.lit("sex")).otherwise("sex").alias("sex"))
+    (unused,) = read(folder).unused
+    assert (unused.name, unused.rows, unused.reason) == ("nothing_dpq", 5, "it is not a table of the schema")
 
 
 @pytest.mark.parametrize("dtype", [pl.Decimal(38, 3), pl.Float64, pl.UInt8, pl.Int16])
