@@ -10,7 +10,6 @@ import pytest
 from blue_solvers import Dense, blue
 from blue_solvers.cli import main
 from blue_solvers.commands.query import parse_count
-from blue_solvers.commands.screen import LevelBar
 from blue_solvers.commands.simulate import block_spine
 from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
