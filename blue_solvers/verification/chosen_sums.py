@@ -76,6 +76,14 @@ class ChosenSums:
             left -= step.holds.T @ amount
         return found
 
+    @property
+    def in_use(self) -> Flags:
+        """Which sums take anything, (sums,)."""
+        found = np.zeros(self._within.shape[0], dtype=bool)
+        for step in self.steps:
+            found[step.rows] = True
+        return found
+
     def solved(self, sums: Float) -> Float:
         """Cells, (cells,), of which these are the sums, (sums,); NaN of those that they do not tell."""
         found, left = np.where(self.follows, 0.0, np.nan), sums.copy()

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.chosen_sums import ChosenSums
-from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables
-from blue_solvers.verification.reaches import Cells, plus, side_by_side
-from blue_solvers.verification.sums_of_cells import EQUALITY, GAUGE, ROOT, Sought, SumsOfCells, in_common, variances_of
-from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
-from constraint_builders.arrays import Float, Index, distinct_numbers
-
-LAST = 2**60  # in rank
+from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables, taken_by
+from blue_solvers.verification.reaches import Cells, side_by_side
+from blue_solvers.verification.sums_of_cells import Claimed, Sought, SumsOfCells, variances_of
+from blue_solvers.verification.weighed_noise import NotCertifiedError
+from constraint_builders.arrays import Float, Index
 
 
 @dataclass
@@ -30,23 +29,17 @@ class Taken:
 
     Attributes
     ----------
-    by_level : list of Cells
-        What is taken off the tables that hold all others, of all places of levels; of no places where nothing is.
+    amounts : ndarray, (sums,)
+        Of the sums in use.
     shares : dict of int to ndarray, (G, cells)
         By `id` of tables what they take.
-    margins : dict of int to list
-        By leaves' numbers what is moved between two of their tables: which, and (leaves, cells of the common margin).
     of_root : ndarray, (cells,)
         What is left to the tree above.
-    pulled : ndarray, (2, N), or (2, 0) of nothing
-        What equalities take of the leaves' cells, and by how much that may be off.
     """
 
-    by_level: list[Cells]
+    amounts: Float = field(default_factory=lambda: np.zeros(0))
     shares: dict[int, Float] = field(default_factory=dict)
-    margins: dict[int, list[tuple[tuple[int, int], Float]]] = field(default_factory=dict)
     of_root: Float = field(default_factory=lambda: np.zeros(0))
-    pulled: Float = field(default_factory=lambda: np.zeros((2, 0)))
 
     def of(self, placed: LevelTable, rows: slice | Index, other: Float | None) -> Float | None:
         """What a table takes at some places, (rows, cells), with what it takes other than that; None of nothing."""
@@ -84,11 +77,7 @@ class FreeCells:
     """
 
     def __init__(
-        self,
-        places: PlacedTables,
-        cells: dict[int, tuple[Index, Index]],
-        of_part: bool = False,
-        claimed: Callable[[LevelTable], Float] | None = None,
+        self, places: PlacedTables, cells: Sought, of_part: bool = False, claimed: Claimed | None = None
     ) -> None:
         self._places, self.cells = places, cells
         ends = np.cumsum([0, *(row.size for row, _ in cells.values())]).tolist()
@@ -97,27 +86,23 @@ class FreeCells:
         self.root_costs = np.zeros(places.levels[0].width)
         if not self.size:
             return
-        sought = Sought(places, self.cells, self.parts, claimed or (lambda placed: placed.variance), of_part)
-        self._sums, rows, columns, weights = sought.sums()
-        self._rows, places_of = distinct_numbers(rows)
-        at_root, ranks = np.zeros(self._rows.size, dtype=bool), np.zeros(self._rows.size, dtype=np.intp)
-        for sums in self._sums:  # those of leaves first, then of the smallest areas
-            own = sums.among(self._rows)
-            at_root[own] = sums.kind == ROOT
-            ranks[own] = LAST if sums.kind == ROOT else -LAST if sums.kind else -places.levels[sums.level].rows
+        self._sums = SumsOfCells(places, cells, claimed or (lambda placed: placed.variance), of_part)
         told = np.zeros(self.size, dtype=bool)
         for number, part in self.parts.items():
             told[part] = places.leaves[number].told is not None
-        besides = np.ones(self._rows.size) if claimed else sought.besides(self._sums, self._rows)
-        holds = sparse.csr_array((weights, (places_of, columns)), shape=(self._rows.size, self.size))
-        self._chosen = ChosenSums(holds, besides, ranks, at_root, told)
+        holds, at_root = self._sums.holds, self._sums.at_root
+        besides = np.ones(holds.shape[0]) if claimed else self._sums.besides()
+        self._chosen = ChosenSums(holds, besides, self._sums.ranks, at_root, told)
         self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
-        for sums in filter(lambda sums: sums.kind == ROOT, self._sums):
-            inside = np.flatnonzero((rows >= sums.first) & (rows < sums.last))
-            cell, column = rows[inside] - sums.first, columns[inside]
-            np.add.at(self.root_costs, cell, abs(weights[inside]) * self.cost[column])
-            lost = (self.to_root[column] > 0) | ~np.isfinite(self.cost[column])
-            self.left_to_root = np.unique(cell[lost])
+        self._used = np.flatnonzero(self._chosen.in_use)
+        self._in_leaves = cache(lambda number: self._sums.in_leaves(number, self._used))
+        for placed, own, _, cell in self._sums.of_tables():
+            if placed is self._sums.root:
+                held = sparse.coo_array(holds[own])
+                cell, column = cell[held.coords[0]], held.coords[1]
+                np.add.at(self.root_costs, cell, abs(held.data) * self.cost[column])
+                lost = (self.to_root[column] > 0) | ~np.isfinite(self.cost[column])
+                self.left_to_root = np.unique(cell[lost])
 
     @classmethod
     def of(cls, places: PlacedTables, of_part: bool = False) -> FreeCells:
@@ -147,13 +132,12 @@ class FreeCells:
             return self  # measured sums of these places tell all of them
         return FreeCells(self._places, found, claimed=claimed)
 
-    def solved(self, rest: Callable[[SumsOfCells], Float]) -> Float:
-        """Cells, (size,), that make sums what is left of these, (places, cells) of each kind; NaN of some."""
-        left = np.zeros(self._rows.size)
-        for sums in self._sums:
-            cut = sums.among(self._rows)
-            if sums.kind != ROOT:
-                left[cut] = rest(sums).ravel()[self._rows[cut] - sums.first]
+    def solved(self, claimed: Claimed, cells: Callable[[int], Float]) -> Float:
+        """Cells, (size,), with which sums are what is claimed, beside the others of leaves by number; NaN of some."""
+        left, held = self._sums.values(claimed), np.zeros(self._used.size, dtype=np.longdouble)
+        for number in range(len(self._places.leaves)):
+            held += self._in_leaves(number).astype(np.longdouble) @ cells(number).ravel()
+        left[self._used] -= held.astype(float)
         return self._chosen.solved(left)
 
     def filled(self, number: int, variance: Float) -> Float:
@@ -167,52 +151,22 @@ class FreeCells:
     def taken(self, said: Float) -> Taken:
         """What sums take of residuals that are said of the cells, (size,)."""
         amounts = self._chosen.amounts(said)
-        inner = zip(self._places.levels, self._places.inner, strict=True)
-        found = Taken([level.room(level.rows * bool(own.size)) for level, own in inner])
-        vectors = dict[int, Float]()
-        for sums in self._sums:
-            own = sums.among(self._rows)
-            if own.start == own.stop or not amounts[own].any():
-                continue
-            dense = np.zeros(sums.last - sums.first)
-            dense[self._rows[own] - sums.first] = amounts[own]
-            share = dense.reshape(-1, sums.width)
-            if sums.kind == GAUGE:
-                found.margins.setdefault(sums.level, []).append((sums.pair, share))
-                continue
-            if sums.kind == EQUALITY:
-                rows, rounding = self._places.known.equal, (16 + len(share)) * ROUNDING
-                found.pulled = np.stack([rows.T @ dense, rounding * (abs(rows).T @ abs(dense))])
-                continue
-            level = self._places.levels[sums.level]
-            vector = vectors.setdefault(sums.level, level.vector(level.rows))
-            if sums.placed is None:
-                found.of_root = share[0]
-                plus(level.held(vector, level.rows), share)
-            else:
-                found.shares[id(sums.placed)] = share
-                plus(level.of(sums.placed, vector, level.rows), share)
-        for number, vector in vectors.items():
-            level = self._places.levels[number]
-            level.spread_out(vector, level.rows)
-            found.by_level[number] = -level.held(vector, level.rows)
+        found = Taken(amounts[self._used])
+        for placed, own, place, cell in self._sums.of_tables():
+            if amounts[own].any():
+                share = np.zeros((self._places.levels[placed.level].rows, placed.table.size))
+                share[place, cell] = amounts[own]
+                if placed is self._sums.root:
+                    found.of_root = share[0]
+                else:
+                    found.shares[id(placed)] = share
         return found
 
-    def taken_in(self, number: int, taken: Taken) -> tuple[Cells, Float | float]:
-        """What is taken of some leaves' cells, (2, leaves, cells), by sums of their own and equalities; how far off."""
-        some = self._places.leaves[number]
-        whole = taken.by_level[some.level]
-        said = whole[:, some.rows] if whole.size else self._places.levels[some.level].room(some.rows.size)
-        for pair, share in taken.margins.get(number, []):
-            for columns, into, sign in in_common(some, pair):
-                own = said[:, :, columns]
-                plus(own, -sign * share[:, into])
-                said[:, :, columns] = own
-        if not taken.pulled.size:
-            return said, 0.0
-        cut, shape = self._places.cuts[number]
-        plus(said, -taken.pulled[0, cut].reshape(shape))
-        return said, taken.pulled[1, cut].reshape(shape)
+    def taken_in(self, number: int, taken: Taken) -> tuple[Cells, Float]:
+        """What is taken of some leaves' cells, (2, leaves, cells), and by how much that may be off, (leaves, cells)."""
+        pulled, off = taken_by(self._in_leaves(number), taken.amounts)
+        shape = self._places.cuts[number][1]
+        return pulled.reshape(2, *shape), off.reshape(shape)
 
     def left(self, number: int, said: Cells, error: Float) -> tuple[float, float]:
         """Standard errors of what sums left of (2, leaves, cells), off by (leaves, 1), and what a tree above takes.

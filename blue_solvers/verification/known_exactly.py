@@ -14,8 +14,9 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.free_cells import FreeCells
-from blue_solvers.verification.placed_tables import Level, LevelTable, PlacedTables, taken_by
-from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite, spread
+from blue_solvers.verification.placed_tables import PlacedTables, taken_by
+from blue_solvers.verification.reaches import NO_MAP, Cells, finite, spread
+from blue_solvers.verification.sums_of_cells import cells_in_sums, level_sums
 from blue_solvers.verification.weighed_noise import (
     PIECE,
     ROUNDING,
@@ -27,7 +28,7 @@ from blue_solvers.verification.weighed_noise import (
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.arrays import Flags, Float, as_slice
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
 MOST_SHARES = 50_000_000  # of these in what is known exactly
@@ -84,25 +85,17 @@ class LeafSums:
 
     def figures_of(self, cells: Float, power: int | None = None) -> Float:
         """(N,) to (figures,), fast where few are not 0; with powers of the weights' sizes instead of these."""
-        total = [level.room() for level in self._places.levels]
+        each, found = list[Float](), np.zeros(self.figures)
         for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            here = np.flatnonzero(cells[cut].reshape(shape).any(axis=1))
-            own = cells[cut].reshape(1, *shape)[:, as_slice(here)]
-            if power is None and some.margins is not None:
-                own = some.margins.agreeing(own)
-            total[some.level][0][some.rows[here]] = own[0]
-            for above, reach in some.reach.items() if here.size else ():
-                inside = reach if here.size == shape[0] else reach.of_rows(here)
-                add(own, inside if power is None else inside.to_power(power), total[above])
-        found = np.zeros(self.figures)
-        for level, whole in zip(self._places.levels, total, strict=True):
-            rows = as_slice(used := np.flatnonzero(whole[0].any(axis=1)))
-            vector = level.vector(used.size)
-            level.held(vector, used.size)[0] = whole[0, rows]
-            level.sum_up(vector, used.size)
-            for placed in level.level_tables if used.size else ():
-                figures = found[placed.place].reshape(level.rows, -1)
-                figures[rows] = level.of(placed, vector, used.size)[0]
+            own = cells[cut].reshape(shape)
+            used = np.flatnonzero(own.any(axis=1)) if power is None and some.margins is not None else NO_MAP
+            if some.margins is not None and used.size:
+                own = own.copy()
+                own[used] = some.margins.agreeing(own[None, used])[0]
+            each.append(own)
+        for level, rows, vector in level_sums(self._places, each, power):
+            for placed in level.level_tables if rows.size else ():
+                found[placed.place].reshape(level.rows, -1)[as_slice(rows)] = level.of(placed, vector, rows.size)[0]
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:
@@ -133,21 +126,11 @@ class LeafSums:
         NotCertifiedError
             If too many cells have a share.
         """
-        by_figure, levels, found = sparse.csc_array(rows), self._places.levels, list[sparse.coo_array]()
-        for (_, (count, width)), some in zip(self.cuts, self._places.leaves, strict=True):
+        by_figure, found = sparse.csc_array(rows), list[sparse.coo_array]()
+        picks = [(placed, by_figure[:, placed.place].tocoo()) for placed in self._places.level_tables]
+        for number, some in enumerate(self._places.leaves):
             require_time()
-            whole = sparse.csr_array((rows.shape[0], count * width))
-            for number, reach in {some.level: Reach.of_sets(some.rows, NO_MAP), **some.reach}.items():
-                level, areas = levels[number], reach.matrix(levels[number].rows)
-                for placed in level.level_tables:
-                    own = by_figure[:, placed.place].tocoo()
-                    if not own.nnz:
-                        continue
-                    place, cell = np.divmod(own.coords[1], placed.table.size)
-                    used, place = np.unique(place, return_inverse=True)
-                    entries = own.data, (own.coords[0], place * placed.table.size + cell)
-                    few = sparse.csr_array(entries, shape=(own.shape[0], used.size * placed.table.size))
-                    whole += few @ sparse.kron(areas[used], _cells_in(level, placed, reach.into, width), format="csr")
+            whole = cells_in_sums(self._places, number, picks, rows.shape[0])
             found.append(whole.tocoo() if some.margins is None else _moved(some.margins, whole))
             if sum(own.nnz for own in found) > MOST_SHARES:
                 raise NotCertifiedError(f"what is known exactly is of more than {MOST_SHARES:,} cells of leaves")
@@ -160,14 +143,6 @@ class LeafSums:
             if some.margins is not None:
                 found[cut] = some.margins.with_others(amounts[cut].reshape(shape)).ravel()
         return found
-
-
-def _cells_in(level: Level, placed: LevelTable, into: Index, width: int) -> sparse.csr_array:
-    """Which of so many cells, added to the level's by `into` or the same, a table's are sums of, (cells, width)."""
-    columns, column = level.columns[placed.cover], into if into.size else np.arange(width)
-    inside = np.flatnonzero((column >= columns.start) & (column < columns.stop))
-    entries = np.ones(inside.size), (placed.of_cover[column[inside] - columns.start], inside)
-    return sparse.csr_array(entries, shape=(placed.table.size, width))
 
 
 def _moved(margins: CommonMargins, shares: sparse.csr_array) -> sparse.coo_array:

@@ -11,7 +11,6 @@ from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import Figures, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side, spread
-from blue_solvers.verification.sums_of_cells import EQUALITY, SumsOfCells, in_common
 from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, DisprovedError, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 
@@ -41,8 +40,8 @@ class LeafCells:
         self._lacking, self._are_sought = free.without_claims(self._claimed), False
         if self._lacking is not None:
             self._values, self._are_sought = np.zeros(self._lacking.size), True
-            self._sum_up()
-            self._values, self._are_sought = self._lacking.solved(self._rest), False
+            given = self._lacking.solved(self._claimed, lambda number: self.of(number)[0].sum(axis=0))
+            self._values, self._are_sought = given, False
         self._sum_up()
 
     def _claimed(self, placed: LevelTable) -> Float:
@@ -64,31 +63,6 @@ class LeafCells:
     def is_filled(self, number: int) -> bool:
         """Whether cells of some leaves are not those that are claimed, of which nothing is said."""
         return self._lacking is not None and number in self._lacking.cells
-
-    def _rest(self, sums: SumsOfCells) -> Float:
-        """What is claimed of sums less what leaves' cells make of them, (places, cells)."""
-        if sums.kind == EQUALITY:
-            known, numbers = self.places.known, range(len(self.places.leaves))
-            cells = np.concatenate([self.of(number)[0].sum(axis=0).ravel() for number in numbers])
-            return (known.equal_to - known.equal @ cells)[:, None]
-        if sums.placed is None:
-            cells = self.of(sums.level)[0].sum(axis=0)
-            found = np.zeros((len(cells), sums.width))
-            for columns, into, sign in in_common(self.places.leaves[sums.level], sums.pair):
-                np.add.at(found.T, into, -sign * cells[:, columns].T)
-            return found
-        level = self.places.levels[sums.level]
-        vector = level.vector(level.rows)
-        whole = level.held(vector, level.rows)
-        if self.total[sums.level].size:
-            whole += self.total[sums.level]
-        for i, some in enumerate(self.places.leaves):
-            if some.level == sums.level:
-                cells, _ = self.of(i)
-                whole[: len(cells), some.rows] = cells
-        level.sum_up(vector, level.rows)
-        high, low = level.of(sums.placed, vector, level.rows)
-        return self._claimed(sums.placed) - high - low
 
     def _sum_up(self) -> None:
         levels = self.places.levels

@@ -61,7 +61,7 @@ class MovedResiduals:
     def __init__(self, places: PlacedTables, figures: Figures, keep: int = 0, of_part: bool = False) -> None:
         self.places, self.figures = places, figures
         self._free = FreeCells.of(places, of_part)
-        self._taken, self._slack = Taken([]), 0.0
+        self._taken, self._slack = Taken(), 0.0
         self.totals, self.cells = CertificateSums(), LeafCells(places, figures, self._free)
         self.sums, self.apart = np.zeros(keep, dtype=np.longdouble), np.zeros(keep)
         self._said = list[Cells]()
@@ -202,7 +202,6 @@ class MovedResiduals:
             for number, part in self._free.parts.items():
                 said[part] = self._shared(number, careful)[0][0][self._free.cells[number]]
             self._taken = self._free.taken(said)
-        handed = hand_on(self.places.levels, self._taken.by_level) if self._taken.by_level else []
         self.totals.left, self.totals.returned, self._slack = 0.0, {}, 0.0
         if self.figures.left is not None:
             self.figures.left[:] = 0.0
@@ -211,11 +210,10 @@ class MovedResiduals:
                 require_time()
             level = self.places.levels[some.level]
             said, variance, error, shares = self._shared(number, careful)
-            if handed:
+            if self._taken.amounts.any():
                 own, off = self._free.taken_in(number, self._taken)
-                size = lengths_of(own) + hand_down(some.above, handed, own)
-                plus(said, own)
-                error = error + off + self._rounding(level) * size[:, None]
+                plus(said, -own)
+                error = error + off + self._rounding(level) * lengths_of(own)[:, None]
             self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
             if number in self._free.cells:
                 self._vanish(number, said, error)

@@ -78,8 +78,8 @@ class Figures:
 def taken_by(rows: sparse.csr_array, multipliers: Float) -> tuple[Cells, Float]:
     """What multipliers, (k,), of rows, (k, n), take of every cell, (2, n), and by how much that may be off, (n,)."""
     taken, sizes = rows.T.astype(np.longdouble) @ multipliers, abs(rows).T @ abs(multipliers)
-    high = taken.astype(float)
-    return np.stack([high, (taken - high).astype(float)]), (4 + len(multipliers)) * EXTENDED * sizes
+    high, adds = taken.astype(float), 4 + np.bincount(rows.indices, minlength=1).max()
+    return np.stack([high, (taken - high).astype(float)]), adds * EXTENDED * sizes
 
 
 def added(one: Long, two: Long) -> Long:
