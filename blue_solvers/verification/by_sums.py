@@ -15,7 +15,15 @@ from blue_solvers.verification.exact_combinations import are_nested
 from blue_solvers.verification.known_exactly import KnownExactly
 from blue_solvers.verification.moved_residuals import MovedResiduals
 from blue_solvers.verification.part_residuals import PartResiduals
-from blue_solvers.verification.placed_tables import ChildSummary, Figures, LevelTable, PlacedTables, added, taken_by
+from blue_solvers.verification.placed_tables import (
+    ChildSummary,
+    Figures,
+    LevelTable,
+    PlacedTables,
+    added,
+    by_cells,
+    taken_by,
+)
 from blue_solvers.verification.problem_places import Claim, observed_twins, problem_places, tree_places
 from blue_solvers.verification.weighed_noise import (
     EXACT_TO,
@@ -221,7 +229,7 @@ def sum_up_part(
     places, keep = tree_places(schema, tree, finest[first:], level_tables, zeros, summaries), 0
     measured = [placed for placed in level_tables if known is not None and placed.place.stop]
     if known is not None:
-        keep, (taken, off) = known[0].shape[1], taken_by(*known)
+        keep, (taken, off) = known[0].shape[1], taken_by(by_cells(known[0]), known[1])
         for placed in measured:  # other cells were not measured, or are known exactly
             own = np.broadcast_to(placed.variance, (len(placed.variance), placed.table.size)).ravel()
             noise = np.where(np.isfinite(own), own, 0.0)

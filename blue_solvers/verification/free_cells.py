@@ -136,7 +136,7 @@ class FreeCells:
         """Cells, (size,), with which sums are what is claimed, beside the others of leaves by number; NaN of some."""
         left, held = self._sums.values(claimed), np.zeros(self._used.size, dtype=np.longdouble)
         for number in range(len(self._places.leaves)):
-            held += self._in_leaves(number).astype(np.longdouble) @ cells(number).ravel()
+            held += cells(number).ravel() @ self._in_leaves(number)
         left[self._used] -= held.astype(float)
         return self._chosen.solved(left)
 

@@ -14,9 +14,9 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.free_cells import FreeCells
-from blue_solvers.verification.placed_tables import PlacedTables, taken_by
+from blue_solvers.verification.placed_tables import PlacedTables, by_cells, taken_by
 from blue_solvers.verification.reaches import NO_MAP, Cells, finite, spread
-from blue_solvers.verification.sums_of_cells import cells_in_sums, level_sums
+from blue_solvers.verification.sums_of_cells import Picked, cells_in_sums, level_sums, matrix_of
 from blue_solvers.verification.weighed_noise import (
     PIECE,
     ROUNDING,
@@ -126,11 +126,13 @@ class LeafSums:
         NotCertifiedError
             If too many cells have a share.
         """
-        by_figure, found = sparse.csc_array(rows), list[sparse.coo_array]()
-        picks = [(placed, by_figure[:, placed.place].tocoo()) for placed in self._places.level_tables]
-        for number, some in enumerate(self._places.leaves):
+        by_figure, found, picks = sparse.csc_array(rows), list[sparse.coo_array](), list[Picked]()
+        for placed in self._places.level_tables:
+            own = by_figure[:, placed.place].tocoo()
+            picks.append((placed, *own.coords, own.data))
+        for number, (some, (cut, _)) in enumerate(zip(self._places.leaves, self.cuts, strict=True)):
             require_time()
-            whole = cells_in_sums(self._places, number, picks, rows.shape[0])
+            whole = matrix_of(list(cells_in_sums(self._places, number, picks)), (rows.shape[0], cut.stop - cut.start))
             found.append(whole.tocoo() if some.margins is None else _moved(some.margins, whole))
             if sum(own.nnz for own in found) > MOST_SHARES:
                 raise NotCertifiedError(f"what is known exactly is of more than {MOST_SHARES:,} cells of leaves")
@@ -248,7 +250,7 @@ class KnownExactly:
         By multipliers that leave the least, as near as steps come: a certificate holds with any. The latter is of cells
         that were not measured; None where nothing is said of these.
         """
-        (taken, off), slack = taken_by(self.rows, self._multipliers(rho)), None
+        (taken, off), slack = taken_by(self._by_cells, self._multipliers(rho)), None
         if off.any(where=unmeasured):
             slack = self.sums.shares_of(np.where(unmeasured, off, 0.0), power=1)
             for (cut, shape), some in zip(self.sums.cuts, self._places.leaves, strict=True):  # tables share it
@@ -262,6 +264,10 @@ class KnownExactly:
         return refined(
             start, step, lambda found: shares - self.shares.T @ found, lambda rest: np.linalg.norm(self._root * rest)
         )[0]
+
+    @cached_property
+    def _by_cells(self) -> sparse.csr_array:
+        return by_cells(self.rows)
 
     @cached_property
     def _root(self) -> Float:

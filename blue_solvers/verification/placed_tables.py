@@ -75,11 +75,17 @@ class Figures:
         return vector[..., placed.place].reshape(*vector.shape[:-1], -1, placed.table.size)
 
 
-def taken_by(rows: sparse.csr_array, multipliers: Float) -> tuple[Cells, Float]:
-    """What multipliers, (k,), of rows, (k, n), take of every cell, (2, n), and by how much that may be off, (n,)."""
-    taken, sizes = rows.T.astype(np.longdouble) @ multipliers, abs(rows).T @ abs(multipliers)
-    high, adds = taken.astype(float), 4 + np.bincount(rows.indices, minlength=1).max()
-    return np.stack([high, (taken - high).astype(float)]), adds * EXTENDED * sizes
+def taken_by(cells: sparse.csr_array, multipliers: Float) -> tuple[Cells, Float]:
+    """What multipliers, (k,), take of every cell, (2, n), and by how much that may be off, (n,), of `by_cells`."""
+    taken, adds = cells @ multipliers, 4 + int(np.diff(cells.indptr).max(initial=0))
+    high = taken.astype(float)
+    off = (abs(cells) @ abs(multipliers)).astype(float)
+    return np.stack([high, (taken - high).astype(float)]), adds * EXTENDED * off
+
+
+def by_cells(rows: sparse.csr_array) -> sparse.csr_array:
+    """Rows, (k, n), cell by cell, (n, k), in the arithmetic in which multiples of them are taken."""
+    return sparse.csr_array(rows.T, dtype=np.longdouble)
 
 
 def added(one: Long, two: Long) -> Long:

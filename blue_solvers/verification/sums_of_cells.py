@@ -8,12 +8,14 @@ from itertools import pairwise
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables
-from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, add, finite
+from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables, by_cells
+from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, add, finite, ranges
 from constraint_builders.arrays import Float, Index, as_slice, distinct_numbers
 
 LAST = 2**60  # in rank
 Sought = dict[int, tuple[Index, Index]]  # by leaves' numbers rows and columns of cells
+Entries = tuple[Index, Index, Float]  # of a matrix: rows, columns, weights
+Picked = tuple[LevelTable, Index, Index, Float]  # for sums by their numbers cells of a table, with weights
 Claimed = Callable[[LevelTable], Float]  # of a table, (G, 1) or (G, cells)
 
 
@@ -47,7 +49,7 @@ class SumsOfCells:
         self._cuts, self._end = [slice(*own) for own in pairwise(ends)], ends[-1]
         self._beside, self._equal_to = _said_beside(places, cells)
         ends = np.cumsum([0, *(row.size for row, _ in cells.values())]).tolist()
-        rows, columns, weights = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
+        found = list[Entries]()
         for (number, (row, column)), first in zip(cells.items(), ends, strict=False):
             some, cell = places.leaves[number], np.arange(first, first + row.size)
             held = {some.level: (some.rows[row], column, cell, np.ones(row.size))}
@@ -63,18 +65,15 @@ class SumsOfCells:
                 inside, own = _cells_of(levels[placed.level], placed, own_column)
                 usable = np.isfinite(_at(given(placed), place[inside], own))
                 inside, own = inside[usable], own[usable]
-                rows.append(cut.start + place[inside] * placed.table.size + own)
-                columns.append(own_cell[inside])
-                weights.append(weight[inside])
+                found.append((cut.start + place[inside] * placed.table.size + own, own_cell[inside], weight[inside]))
         among = [places.cuts[i][0].start + np.ravel_multi_index(at, places.cuts[i][1]) for i, at in cells.items()]
-        beside = self._beside[:, np.concatenate(among)].tocoo()
-        entries = [
-            np.concatenate([*own, more])
-            for own, more in zip((rows, columns), (self._end + beside.coords[0], beside.coords[1]), strict=True)
-        ]
-        self._numbers, of_entry = distinct_numbers(entries[0])
+        if self._equal_to.size:
+            beside = self._beside[:, np.concatenate(among)].tocoo()
+            found.append((self._end + beside.coords[0], beside.coords[1], beside.data))
+        rows, columns, weights = (np.concatenate(own) for own in zip(*found, strict=True))
+        self._numbers, rows = distinct_numbers(rows)
         shape = self._numbers.size, ends[-1]
-        self.holds = sparse.csr_array((np.concatenate([*weights, beside.data]), (of_entry, entries[1])), shape=shape)
+        self.holds = sparse.csr_array((weights, (rows, columns)), shape=shape)
         self.ranks, self.at_root = np.full(shape[0], -LAST), np.zeros(shape[0], dtype=bool)
         for placed, some_sums, *_ in self.of_tables():
             self.ranks[some_sums], self.at_root[some_sums] = -levels[placed.level].rows, placed is self.root
@@ -117,46 +116,35 @@ class SumsOfCells:
         return self._said(of_table, self._beside.power(2) @ np.concatenate([cells.ravel() for cells in own]))
 
     def in_leaves(self, number: int, chosen: Index) -> sparse.csr_array:
-        """By how much some leaves' cells count in chosen sums, (k, leaves * cells)."""
-        picks, numbers = list[tuple[LevelTable, sparse.coo_array]](), self._numbers[chosen]
-        for placed, cut in zip(self._tables, self._cuts, strict=True):
-            own = np.flatnonzero((numbers >= cut.start) & (numbers < cut.stop))
-            entries = np.ones(own.size), (own, numbers[own] - cut.start)
-            picks.append((placed, sparse.coo_array(entries, shape=(chosen.size, cut.stop - cut.start))))
-        own = np.flatnonzero(numbers >= self._end)
-        pick = sparse.csr_array(
-            (np.ones(own.size), (own, numbers[own] - self._end)), (chosen.size, self._equal_to.size)
-        )
-        beside = pick @ self._beside[:, self._places.cuts[number][0]]
-        return sparse.csr_array(cells_in_sums(self._places, number, picks, chosen.size) + beside)
+        """By how much some leaves' cells count in chosen sums, (leaves * cells, k), as `taken_by` takes it."""
+        numbers, cut, picks = self._numbers[chosen], self._places.cuts[number][0], list[Picked]()
+        for placed, own in zip(self._tables, self._cuts, strict=True):
+            used = np.flatnonzero((numbers >= own.start) & (numbers < own.stop))
+            picks.append((placed, used, numbers[used] - own.start, np.ones(used.size)))
+        entries = list(cells_in_sums(self._places, number, picks))
+        if (used := np.flatnonzero(numbers >= self._end)).size:
+            beside = self._beside[numbers[used] - self._end, cut].tocoo()
+            entries.append((used[beside.coords[0]], beside.coords[1], beside.data))
+        return by_cells(matrix_of(entries, (chosen.size, cut.stop - cut.start)))
 
 
 def _said_beside(places: PlacedTables, cells: Sought) -> tuple[sparse.csr_array, Float]:
     """Common margins of two tables of leaves that cells lie in, which say nothing, and equalities: (k, N), and (k,)."""
-    size, blocks = places.cuts[-1][0].stop, list[sparse.csr_array]()
+    found, end, known = list[Entries](), 0, places.known
     for number, (row, _) in cells.items():
-        some, (cut, (_, width)), used = places.leaves[number], places.cuts[number], np.unique(row)
-        for pair, margin in some.margins.pairs.items() if some.margins is not None else ():
-            for_columns = _in_common(some, pair)
-            columns, into, signs = (np.concatenate(own) for own in zip(*for_columns, strict=True))
-            where = (np.arange(used.size)[:, None] * margin.size + into).ravel()
-            entries = np.tile(signs, used.size), (where, (cut.start + used[:, None] * width + columns).ravel())
-            blocks.append(sparse.csr_array(entries, shape=(used.size * margin.size, size)))
-    blocks.append(sparse.csr_array((0, size)) if places.known is None else places.known.equal)
-    equal_to = np.zeros(sum(own.shape[0] for own in blocks))
-    if places.known is not None:
-        equal_to[equal_to.size - places.known.equal_to.size :] = places.known.equal_to
-    return sparse.csr_array(sparse.vstack(blocks, format="csr")), equal_to
-
-
-def _in_common(some: Leaves, pair: tuple[int, int]) -> list[tuple[Index, Index, Float]]:
-    """Of two tables of some leaves their columns, the cells of their common margin, and 1 or -1 of each column."""
-    margins, found = some.margins, list[tuple[Index, Index, Float]]()
-    if margins is not None:
-        for k, into, sign in zip(pair, margins.pairs[pair].into, (1.0, -1.0), strict=True):
-            free = np.flatnonzero(margins.free[margins.columns[k]])
-            found.append((free + margins.columns[k].start, into[free], np.full(free.size, sign)))
-    return found
+        margins, (cut, (_, width)), used = places.leaves[number].margins, places.cuts[number], np.unique(row)
+        for pair, margin in margins.pairs.items() if margins is not None else ():
+            for k, into, sign in zip(pair, margin.into, (1.0, -1.0), strict=True):
+                free = np.flatnonzero(margins.free[margins.columns[k]])
+                rows = end + np.arange(used.size)[:, None] * margin.size + into[free]
+                columns = cut.start + used[:, None] * width + margins.columns[k].start + free
+                found.append((rows.ravel(), columns.ravel(), np.full(rows.size, sign)))
+            end += used.size * margin.size
+    if known is not None:
+        rows = known.equal.tocoo()
+        found.append((end + rows.coords[0], rows.coords[1], rows.data))
+    equal_to = np.concatenate([np.zeros(end), *([] if known is None else [known.equal_to])])
+    return matrix_of(found, (equal_to.size, places.cuts[-1][0].stop)), equal_to
 
 
 def _cells_of(level: Level, placed: LevelTable, column: Index) -> tuple[Index, Index]:
@@ -179,25 +167,36 @@ def variances_of(level: Level, some: Leaves) -> Float:
     return np.broadcast_to(some.told.variance, some.told.share.shape)
 
 
-def cells_in_sums(
-    places: PlacedTables, number: int, sums: Iterable[tuple[LevelTable, sparse.coo_array]], count: int
-) -> sparse.csr_array:
-    """By how much some leaves' cells count in sums of tables' cells, (count, cells): (count, leaves * cells)."""
-    some, (_, (leaves, width)) = places.leaves[number], places.cuts[number]
-    areas_of = {some.level: Reach.of_sets(some.rows, NO_MAP), **some.reach}
-    found = sparse.csr_array((count, leaves * width))
-    for placed, own in sums:
-        if not own.nnz or placed.level not in areas_of:
+def cells_in_sums(places: PlacedTables, number: int, picks: Iterable[Picked]) -> Iterator[Entries]:
+    """By how much some leaves' cells count in sums that tables' cells make up: numbers of sums and cells, weights."""
+    some, (_, (_, width)) = places.leaves[number], places.cuts[number]
+    reaches = {some.level: Reach.of_sets(some.rows, NO_MAP), **some.reach}
+    in_areas = {own: _grouped(reach.areas, places.levels[own].rows) for own, reach in reaches.items()}
+    for placed, sums, cells, weights in picks:
+        if not sums.size or placed.level not in reaches:
             continue
-        level, reach = places.levels[placed.level], areas_of[placed.level]
-        place, cell = np.divmod(own.coords[1], placed.table.size)
-        used, place = np.unique(place, return_inverse=True)
-        entries = own.data, (own.coords[0], place * placed.table.size + cell)
-        few = sparse.csr_array(entries, shape=(count, used.size * placed.table.size))
+        level, reach, (entries, first) = places.levels[placed.level], reaches[placed.level], in_areas[placed.level]
         inside, into = _cells_of(level, placed, reach.into if reach.into.size else np.arange(width))
-        of_cells = sparse.csr_array((np.ones(inside.size), (into, inside)), shape=(placed.table.size, width))
-        found += few @ sparse.kron(reach.matrix(level.rows)[used], of_cells, format="csr")
-    return found
+        order, start = _grouped(into, placed.table.size)
+        place, cell = np.divmod(cells, placed.table.size)
+        columns = np.diff(start)[cell]
+        counts = np.diff(first)[place] * columns
+        pick, at = np.repeat(np.arange(sums.size), counts), ranges(np.zeros(sums.size, dtype=np.intp), counts)
+        leaf, column = np.divmod(at, columns[pick])
+        entry, column = entries[first[place[pick]] + leaf], inside[order[start[cell[pick]] + column]]
+        yield sums[pick], reach.rows[entry] * width + column, weights[pick] * reach.weights[entry]
+
+
+def matrix_of(entries: Sequence[Entries], shape: tuple[int, int]) -> sparse.csr_array:
+    """Of all entries together."""
+    rows, columns, weights = (np.concatenate(own) for own in zip((NO_MAP, NO_MAP, NO_WEIGHTS), *entries, strict=True))
+    return sparse.csr_array((weights, (rows, columns)), shape=shape)
+
+
+def _grouped(numbers: Index, count: int) -> tuple[Index, Index]:
+    """The order of entries by so many numbers, (entries,), and where those of each begin, (count + 1,)."""
+    starts = np.concatenate([[0], np.cumsum(np.bincount(numbers, minlength=count))])
+    return np.argsort(numbers, kind="stable"), starts
 
 
 def level_sums(

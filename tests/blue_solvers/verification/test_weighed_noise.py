@@ -7,7 +7,7 @@ from scipy import sparse
 from blue_solvers.verification import weighed_noise
 from blue_solvers.verification.by_sums import ProblemToProve
 from blue_solvers.verification.known_exactly import KnownExactly
-from blue_solvers.verification.placed_tables import taken_by
+from blue_solvers.verification.placed_tables import by_cells, taken_by
 from blue_solvers.verification.weighed_noise import NotCertifiedError, WeighedNoise
 from constraint_builders import Problem, Schema
 
@@ -46,5 +46,5 @@ def test_roundings_of_either_sign_are_bounded_in_noise_of_opposite_signs() -> No
     posed = ProblemToProve(problem)
     known = KnownExactly(problem, posed.noise, posed.places((), np.zeros(2)))
     _, far, _ = known.pulled(rho, problem.unmeasured)
-    apart = taken_by(known.rows, known._multipliers(rho))[1] * [1, -1]
+    apart = taken_by(by_cells(known.rows), known._multipliers(rho))[1] * [1, -1]
     assert far >= np.sqrt(apart @ Sigma @ apart) > 0
