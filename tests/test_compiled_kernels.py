@@ -240,7 +240,7 @@ def _figures(rng: np.random.Generator) -> tuple[Any, ...]:
     count, columns = (int(size) for size in rng.integers(1, 9, 2))
     rows, size, shape = rng.permutation(count + 2)[:count], (count + 2, columns), (count, columns)
     variance = rng.choice([0.0, 1.0, 2.5, np.inf], (count + 2, rng.choice([1, columns])))
-    y, error = rng.integers(0, 50, size).astype(float), rng.choice([0.0, 0.125], count)
+    y, error = rng.integers(0, 50, size).astype(float), float(rng.choice([0.0, 0.125]))
     x = np.where(rng.random(size) < 0.1, np.nan, y + rng.integers(-2, 3, size) / 4)
     high, low = np.where(rng.random(shape) < 0.05, np.nan, y[rows]), rng.integers(-2, 3, shape) / 8
     empty = rng.random(shape) < 0.2 if rng.random() < 0.5 else np.zeros((0, 0), dtype=bool)

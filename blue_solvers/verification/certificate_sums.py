@@ -24,7 +24,7 @@ def judge_in_numpy(
     noise: Pair,
     sums: Pair,
     places: Float,
-    error: Float,
+    error: float,
     empty: Flags,
     rho: Float,
     found: Pair,
@@ -43,7 +43,7 @@ def judge_in_numpy(
         NaN where these are not known, and what they lose by rounding.
     places : ndarray, (3, G) or (3, 1)
         As of a `Level`.
-    error : ndarray, (rows,)
+    error : float
         By how much sums may be off.
     empty : ndarray of bool, (rows, cells) or (0, 0)
         Cells that are structural zeros.
@@ -62,8 +62,8 @@ def judge_in_numpy(
     lacks = np.isnan(off)
     off[lacks] = 0.0
     known = np.where(claimed, x - np.where(variance == 0, y, 0.0), 0.0)
-    corrected = (abs(off - known) + error[:, None])[fixed].sum()
-    off = abs(off) + np.where(claimed & ~lacks, error[:, None], 0.0)
+    corrected = (abs(off - known) + error)[fixed].sum()
+    off = abs(off) + np.where(claimed & ~lacks, error, 0.0)
     worst = np.max(off, axis=1, initial=0.0, where=~fixed)
     wrong = np.where(fixed, np.maximum(off, abs(known)), np.where(weight[:, None] == 0, off, 0.0))
     moved = np.divide(worst, weight, out=np.zeros_like(worst), where=weight > 0)
@@ -86,7 +86,7 @@ def judge(
     noise: Pair,
     sums: Pair,
     places: Float,
-    error: Float,
+    error: float,
     empty: Flags,
     rho: Float,
     found: Pair,
@@ -111,11 +111,11 @@ def judge(
             off, slack, known = 0.0, 0.0, 0.0
             if value == value:
                 scale, known = max(scale, abs(value)), value - (y if v == 0 else 0.0)
-                off, slack = value - sums[0][i, j] - sums[1][i, j], error[i]
+                off, slack = value - sums[0][i, j] - sums[1][i, j], error
             if off != off:
                 lacks, off, slack = 1.0, 0.0, 0.0
             if v == 0 or (empty.size > 0 and empty[i, j]):
-                corrected += abs(off - known) + error[i]
+                corrected += abs(off - known) + error
                 wrong = max(wrong, abs(off) + slack, abs(known))
             elif abs(off) + slack > 0:
                 worst = max(worst, abs(off) + slack)

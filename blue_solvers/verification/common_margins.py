@@ -155,20 +155,20 @@ class CommonMargins:
                 )
         self.pairs = {(i, j): TwoTables.of(axes, i, j, counts[i]) for i in range(len(tables)) for j in range(i)}
 
-    def moved(self, said: Cells) -> tuple[Cells, Float]:
+    def moved(self, said: Cells) -> tuple[Cells, float]:
         """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved.
 
         Those in one double are taken as doubles.
         """
         said = np.where(self.free, said, 0.0)
-        sizes = abs(said[0])
+        size = 0.0
         for (i, j), pair in reversed(self.pairs.items()):
             mean = summed(pair.into[0], pair.size, said[:1, :, self.columns[i]] * pair.weights)[0]
             for k, sign, side in ((i, -1, 0), (j, 1, 1)):  # any number may be moved: it is taken off and added alike
                 change = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
                 plus(said[:, :, self.columns[k]], change)
-                sizes[:, self.columns[k]] += abs(change)
-        return said, sizes
+                size += float(np.linalg.norm(change))
+        return said, size
 
     def agreeing(self, cells: Cells, errors: Float | None = None) -> Cells:
         """Tables, (rows, columns), that agree, each taking the margins of those before it: the transpose of `moved`.

@@ -168,8 +168,8 @@ class FreeCells:
         shape = self._places.cuts[number][1]
         return pulled.reshape(2, *shape), off.reshape(shape)
 
-    def left(self, number: int, said: Cells, error: Float) -> tuple[float, float]:
-        """Standard errors of what sums left of (2, leaves, cells), off by (leaves, 1), and what a tree above takes.
+    def left(self, number: int, said: Cells, error: Float | float) -> tuple[float, float]:
+        """Standard errors of what sums left of (2, leaves, cells), off by so much, and what a tree above takes.
 
         Raises
         ------

@@ -11,10 +11,10 @@ from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import Figures, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side, spread
-from blue_solvers.verification.weighed_noise import PIECE, ROUNDING, DisprovedError, NotCertifiedError, require_time
+from blue_solvers.verification.weighed_noise import ROUNDING, DisprovedError, NotCertifiedError, require_time
 from constraint_builders.arrays import Float
 
-Handed = tuple[Cells, Float]  # what is said of places of a level by all above, and how large it is, (rows,)
+Handed = tuple[Cells, float]  # what is said of places of a level by all above, and how large it is at most
 
 
 class LeafCells:
@@ -31,8 +31,8 @@ class LeafCells:
     ----------
     total : list of Cells
         By level sums over leaves, of the tables that hold all others; of no places where all are leaves.
-    error : list of ndarray, (rows,)
-        By how much a sum of any cells of a place may be off.
+    error : float
+        By how much a sum of any cells of an area may be off.
     """
 
     def __init__(self, places: PlacedTables, figures: Figures, free: FreeCells) -> None:
@@ -69,34 +69,29 @@ class LeafCells:
         self.total = [
             level.room(level.rows * bool(own.size)) for level, own in zip(levels, self.places.inner, strict=True)
         ]
-        self.error = [np.zeros(own.shape[1]) for own in self.total]
-        count = sum(some.rows.size for some in self.places.leaves) + len(levels)
+        count, self.error = sum(some.rows.size for some in self.places.leaves) + len(levels), 0.0
         rounding = sum_rounding(count, max(level.width for level in levels))
-
-        def hand_up(areas: dict[int, Reach], cells: Cells, error: Float) -> None:
-            """Add cells to those of areas, and how far all cells of a row may be off together, (rows,)."""
-            for above, reach in areas.items():
-                add(cells, reach, self.total[above])
-                self.error[above] += reach.sizes_in_areas(error, self.error[above].size) * (1 + count * ROUNDING)
-
         for number, some in enumerate(self.places.leaves):
             if number:
                 require_time()
             cells, error = self.of(number)
-            if some.above:
-                hand_up(some.above, cells, error + rounding * sizes_of(cells))
-        for number, total in reversed(list(enumerate(self.total))):
-            hand_up(levels[number].above, total, self.error[number])
+            for above, reach in some.above.items():
+                add(cells, reach, self.total[above])
+            most = max((reach.most for reach in some.above.values()), default=0.0)
+            self.error += most * (error + rounding * float(np.nansum(abs(cells[0])))) * (1 + count * ROUNDING)
+        for level, total in reversed(list(zip(levels, self.total, strict=True))):
+            for above, reach in level.above.items():
+                add(total, reach, self.total[above])
 
-    def of(self, number: int) -> tuple[Cells, Float]:
-        """Those of some leaves, and how far all cells of a row may be off together."""
+    def of(self, number: int) -> tuple[Cells, float]:
+        """Those of some leaves, and how far all of them may be off together."""
         some = self.places.leaves[number]
         if some.told is not None:
             cells = np.stack([high := some.told.total.astype(float), (some.told.total - high).astype(float)])
             if self._lacking is not None and number in self._lacking.cells:
                 place = self._lacking.cells[number]
                 cells[0][place], cells[1][place] = self._values[self._lacking.parts[number]], 0.0
-            return cells, some.told.error
+            return cells, float(some.told.error.sum())
         level = self.places.levels[some.level]
         claimed = [self._claimed(placed)[some.here] for placed in level.own]
         cells = side_by_side([np.asarray(own, dtype=float) for own in claimed], level.columns)
@@ -105,24 +100,17 @@ class LeafCells:
             cells[self._lacking.cells[number]] = self._values[self._lacking.parts[number]]
         if some.margins is not None and not self._are_sought:
             error = np.zeros(cells.shape)
-            return some.margins.agreeing(np.stack([cells, error]), error), error.sum(axis=1)
+            return some.margins.agreeing(np.stack([cells, error]), error), float(error.sum())
         variance = level.own[0].variance[some.here]
         if some.margins is None and not variance.all():
             cells = np.where(variance == 0, self._figures[level.own[0].key][1][some.here], cells)
         cells = np.where(some.empty, 0.0, cells) if some.empty.size else cells
-        return cells[None], np.zeros(some.rows.size)
+        return cells[None], 0.0
 
 
-def sizes_of(cells: Cells) -> Float:
-    """Of all cells of a row together, (rows,)."""
-    pieces = (abs(cells[0, :, start : start + PIECE]) for start in range(0, cells.shape[2], PIECE))
-    found = sum((np.einsum("ij->i", own) for own in pieces), np.zeros(cells.shape[1]))
-    return np.nansum(abs(cells[0]), axis=1) if np.isnan(found).any() else found
-
-
-def lengths_of(cells: Cells) -> Float:
-    """Of rows, (rows,): no cell is larger."""
-    return np.sqrt(np.einsum("ij,ij->i", cells[0], cells[0]))
+def length_of(cells: Cells) -> float:
+    """Of all cells together: none is larger."""
+    return float(np.sqrt(np.einsum("ij,ij->", cells[0], cells[0])))
 
 
 def weighed(cells: Float, variance: Float) -> float:
@@ -138,24 +126,17 @@ def weighed(cells: Float, variance: Float) -> float:
         return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())
 
 
-def hand_down(areas: dict[int, Reach], handed: Sequence[Handed], said: Cells, sized: bool = True) -> Float:
-    """Add to cells of some places what is said of the areas that they are in; gives how large that is, (rows,)."""
-    size = np.zeros(said.shape[1])
+def hand_down(areas: dict[int, Reach], handed: Sequence[Handed], said: Cells) -> float:
+    """Add to cells of some places what is said of the areas that they are in; gives how large that is at most."""
     for above, reach in areas.items():
-        given, most = handed[above]
-        spread(given, reach, said)
-        if sized:
-            size += reach.sizes_in_leaves(most)
-    return size
+        spread(handed[above][0], reach, said)
+    return sum(reach.most * handed[above][1] for above, reach in areas.items())
 
 
-def hand_on(levels: Sequence[Level], said_of: Sequence[Cells], sized: bool = True) -> list[Handed]:
-    """By level what is said of places with what is said of those above them, and how large it is, (rows,)."""
+def hand_on(levels: Sequence[Level], said_of: Sequence[Cells]) -> list[Handed]:
+    """By level what is said of places with what is said of those above them, and how large it is at most."""
     handed = list[Handed]()
     for level, own in zip(levels, said_of, strict=True):
-        if not own.size:
-            handed.append((own, np.zeros(0)))
-            continue
-        said, size = own.copy() if level.above else own, lengths_of(own) if sized else np.zeros(own.shape[1])
-        handed.append((said, size + hand_down(level.above, handed, said, sized)))
+        said, areas = own.copy() if level.above else own, level.above if own.size else {}
+        handed.append((said, length_of(own) + hand_down(areas, handed, said)))
     return handed

@@ -18,7 +18,7 @@ import numpy as np
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells, Taken
-from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, lengths_of, sizes_of, weighed
+from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, length_of, weighed
 from blue_solvers.verification.moved_back import contiguous, cost_to_pass, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
@@ -71,12 +71,10 @@ class MovedResiduals:
         self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
-        for level, rows, here, total, error in zip(
-            places.levels, places.inner, places.here, self.cells.total, self.cells.error, strict=True
-        ):
+        for level, rows, here, total in zip(places.levels, places.inner, places.here, self.cells.total, strict=True):
             said = np.zeros(total.shape)
             if level.level_tables and rows.size:
-                said[:, here] = self._look_at(level, rows, (total[:, here], error[here]))
+                said[:, here] = self._look_at(level, rows, (total[:, here], self.cells.error))
             self._said.append(said)
 
     def finish(self) -> CertificateSums:
@@ -88,7 +86,7 @@ class MovedResiduals:
         self,
         level: Level,
         rows: Index,
-        sums: tuple[Cells, Float] | None,
+        sums: tuple[Cells, float] | None,
         are_cells: bool = False,
         empty: Flags = NONE_EMPTY,
     ) -> Cells:
@@ -98,14 +96,13 @@ class MovedResiduals:
         those of tables that hold all others may be these cells themselves, of which some are structural zeros.
         """
         count = rows.size
-        said, vector, errors = level.vector(count), level.vector(count), np.zeros((2, count))
+        said, vector, errors = level.vector(count), level.vector(count), [0.0, 0.0]
         if sums is not None:
             cells, error = sums
             level.held(vector, count)[: len(cells)] = cells
             level.sum_up(vector, count)
-            errors[1] = 0.0 if are_cells else error
-            if level.others:
-                errors[0] = error + len(level.others) * sum_rounding(1, level.width) * sizes_of(cells)
+            rounding = len(level.others) * sum_rounding(1, level.width) * float(np.nansum(abs(cells[0])))
+            errors = [error + rounding, 0.0 if are_cells else error]
         known = self.totals if sums is not None else CertificateSums()  # judged once
         for placed in filter(lambda placed: placed.key, level.level_tables):
             own = placed is level.own[placed.cover]
@@ -135,15 +132,15 @@ class MovedResiduals:
             known.cells += high.size
             if (sums_of := self.figures.part(self.sums, placed)) is not None:
                 sums_of[rows] = total.sum(axis=0, dtype=np.longdouble)
-                off = abs(figures[0][rows] - total[0] - total[1]) + error[:, None]
+                off = abs(figures[0][rows] - total[0] - total[1]) + error
                 self.apart[placed.place].reshape(sums_of.shape)[rows] = np.nan_to_num(off)
         level.spread_out(said, count)
         return level.held(said, count)
 
-    def _residuals(self, number: int, sized: bool = True) -> tuple[Cells, Float, Float]:
-        """What residuals say of the leaves' cells, beside their variances; what is known exactly takes its part.
+    def _residuals(self, number: int) -> tuple[Cells, Float, Float | float]:
+        """What residuals say of the leaves' cells, their variances, and by how much each may be off, all or one by one.
 
-        If `sized`, it is said too by how much cells may be off, (leaves, 1) or (leaves, cells), by rounding.
+        What is known exactly takes its part.
         """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
@@ -154,15 +151,15 @@ class MovedResiduals:
         variance = self._free.filled(number, variance)
         if some.above:
             said = np.ascontiguousarray(said)
-        sizes = lengths_of(said) if sized else np.zeros(some.rows.size)
-        sizes = (sizes + hand_down(some.above, self._handed, said, sized))[:, None]
+        size = length_of(said)
+        size += hand_down(some.above, self._handed, said)
         if some.empty.size:
             said[:, some.empty] = 0.0
             variance = np.where(some.empty, 0.0, variance)
         if some.margins is not None:
             said, moved = some.margins.moved(said)
-            sizes = sizes + moved
-        error = self._rounding(level) * sizes
+            size += moved
+        error: Float | float = self._rounding(level) * size
         if self.figures.slack is not None:
             error = error + self.figures.slack[self.places.cuts[number][0]].reshape(said[0].shape)
         self._drop(some, level, said, variance)
@@ -213,7 +210,7 @@ class MovedResiduals:
             if self._taken.amounts.any():
                 own, off = self._free.taken_in(number, self._taken)
                 plus(said, -own)
-                error = error + off + self._rounding(level) * lengths_of(own)[:, None]
+                error = error + off + self._rounding(level) * length_of(own)
             self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
             if number in self._free.cells:
                 self._vanish(number, said, error)
@@ -238,7 +235,7 @@ class MovedResiduals:
         self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
-    def _vanish(self, number: int, said: Cells, error: Float) -> None:
+    def _vanish(self, number: int, said: Cells, error: Float | float) -> None:
         """Judge what rounding leaves of (2, leaves, cells) where nothing was measured, and make it 0."""
         lost, to_root = self._free.left(number, said, error)
         before = np.sqrt(self.totals.returned.get("", 0.0))
@@ -246,7 +243,7 @@ class MovedResiduals:
         self._slack += to_root
         said[:, *self._free.cells[number]] = 0.0
 
-    def _shared(self, number: int, careful: bool) -> tuple[Cells, Float, Float, dict[int, Float]]:
+    def _shared(self, number: int, careful: bool) -> tuple[Cells, Float, Float | float, dict[int, Float]]:
         """As `_residuals`, and if `careful` what tables of some leaves take, by `id`, until little is left."""
         some, shares = self.places.leaves[number], dict[int, Float]()
         level, (said, variance, error) = self.places.levels[some.level], self._residuals(number)
@@ -356,11 +353,11 @@ class MovedResiduals:
                     if noise is not variance:
                         add(np.isinf(variance).astype(float)[None], areas[number].to_power(0), lacking[number])
 
-        self._handed = hand_on(self.places.levels, self._said, sized=False)
+        self._handed = hand_on(self.places.levels, self._said)
         for i, some in enumerate(self.places.leaves):
             if some.level <= min(numbers):
                 continue
-            said, variance, _ = self._residuals(i, sized=False)
+            said, variance, _ = self._residuals(i)
             if free:
                 from_on = some.level if nest else numbers[0] + 1
                 variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)

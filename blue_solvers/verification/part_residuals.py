@@ -40,7 +40,7 @@ class PartResiduals(MovedResiduals):
             free = not all(under_exact(self.places, some, 1).all() for some in self.places.leaves)
             share = self._means([0], free)[0][0][0]
             plus(said, -share)
-            variance, error = self._means([0])[0][1].copy(), self.cells.error[0]
+            variance, error = self._means([0])[0][1].copy(), self.cells.error
             costs = np.where(np.isfinite(self._free.root_costs), self._free.root_costs, 0.0)
             if costs.any():  # together at most twice the sum of both
                 variance = np.where(costs > 0, 2 * (variance + np.count_nonzero(costs) * costs**2), variance)
@@ -50,6 +50,6 @@ class PartResiduals(MovedResiduals):
             share,
             variance[:, :1] if (variance == variance[:, :1]).all() else variance,
             total[0] if np.array_equal(total[0], whole, equal_nan=True) else whole,
-            error,
+            np.array([error]),
             known_in_all(self.places),
         )

@@ -76,17 +76,10 @@ class Reach(NamedTuple):
         """With powers of the weights' sizes."""
         return self if self.single else self._replace(weights=abs(self.weights) ** power)
 
-    def sizes_in_areas(self, sizes: Float, count: int) -> Float:
-        """What leaves of such sizes, (rows,), come to at most in so many areas."""
-        own = sizes if self.single else abs(self.weights) * sizes[self.rows]
-        return np.bincount(self.areas, own, count).astype(float, copy=False)
-
-    def sizes_in_leaves(self, sizes: Float) -> Float:
-        """What areas of such sizes come to at most in leaves, (rows,)."""
-        own = sizes[self.areas]
-        if not self.single:
-            own = np.bincount(self.rows, abs(self.weights) * own, self.starts.size - 1).astype(float, copy=False)
-        return own
+    @property
+    def most(self) -> float:
+        """What the sizes of a leaf's weights come to at most."""
+        return 1.0 if self.single else float(np.bincount(self.rows, abs(self.weights)).max(initial=0.0))
 
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
