@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from blue_solvers.verification.reaches import ranges
-from blue_solvers.verification.weighed_noise import require_time
+from blue_solvers.verification.weighed_noise import require_time, tied_together
 from constraint_builders.arrays import Flags, Float, Index
 
 MOST_TOGETHER = 400  # cells that are solved for together
@@ -137,16 +136,8 @@ class ChosenSums:
     def _together(self, rows: Index, cells: Index) -> Step | None:
         """Cells, (k,), that sums, (s,), determine together, as far as they are few; None where there are none."""
         inside, found = self._holds[rows][:, cells], list[tuple[Index, Index, Float]]()
-        _, labels = connected_components(sparse.block_array([[None, inside], [inside.T, None]]), directed=False)
-        of_rows, of_cells = (np.argsort(own, kind="stable") for own in (labels[: rows.size], labels[rows.size :]))
-        ends = [
-            np.searchsorted(own, np.arange(labels.max(initial=-1) + 2), sorter=order)
-            for own, order in ((labels[: rows.size], of_rows), (labels[rows.size :], of_cells))
-        ]
-        for label in range(int(labels.max(initial=-1)) + 1):
-            row, cell = (
-                order[end[label] : end[label + 1]] for order, end in zip((of_rows, of_cells), ends, strict=True)
-            )
+        for group in tied_together(sparse.block_array([[None, inside], [inside.T, None]])):
+            row, cell = group[group < rows.size], group[group >= rows.size] - rows.size
             if not row.size or not 0 < cell.size <= MOST_TOGETHER:
                 continue
             require_time()
@@ -187,16 +178,11 @@ def first_alike(within: sparse.csc_array, alone: Flags) -> Index:
 
     Shares are compared by random sums of these; cells in no sum, and those that are `alone`, are each their own.
     """
-    starts, counts = within.indptr[:-1], np.diff(within.indptr)
-    used, found = counts > 0, np.arange(counts.size)
-    if not used.any():
-        return found
-    cells = np.flatnonzero(used)
-    units = np.where(used, within.data[np.minimum(starts, within.nnz - 1)], 1.0)
-    random = np.random.default_rng(0).uniform(1, 2, (within.shape[0], 2))[within.indices]
-    shares = np.add.reduceat(random * (within.data / np.repeat(units, counts))[:, None], starts[used])
-    shares[alone[cells], 0] = -cells[alone[cells]] - 1.0  # like no other
-    _, first, own = np.unique(shares[:, 0], return_index=True, return_inverse=True)
-    first = first[own]
-    found[cells] = np.where(shares[:, 1] == shares[first, 1], cells[first], cells)
-    return found
+    counts, cells = np.diff(within.indptr), np.arange(within.shape[1])
+    units = np.repeat(within.data[within.indptr[:-1][counts > 0]], counts[counts > 0])
+    shares = sparse.csr_array((within.data / units, within.indices, within.indptr), shape=within.shape[::-1])
+    keys, own = shares @ np.random.default_rng(0).uniform(1, 2, (within.shape[0], 2)), alone | (counts == 0)
+    keys[own, 0] = -cells[own] - 1.0  # like no other
+    _, first, of_cell = np.unique(keys[:, 0], return_index=True, return_inverse=True)
+    first = first[of_cell]
+    return np.where(keys[:, 1] == keys[first, 1], first, cells)

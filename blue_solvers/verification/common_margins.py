@@ -15,15 +15,14 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.reaches import Cells, plus, summed
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, distinct_numbers
 from constraint_builders.description.table import Table, make_table
+from constraint_builders.relations.label_partitions import meet
 from constraint_builders.relations.marginals import cell_map
 
 Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are structural zeros
@@ -65,13 +64,11 @@ class CutVariables:
 
     def common(self, i: int, j: int) -> tuple[Index, Index, int]:
         """For cells of two parts the cell of their common margin, 0 where no level is, and its size, at least 1."""
-        size, first, second = self.parts[i].size, self.groups[i], self.parts[i].size + self.groups[j]
-        edges = sparse.coo_array((np.ones(first.size), (first, second)), shape=(size + self.parts[j].size,) * 2)
-        _, labels = connected_components(edges, directed=False)
-        used, whole = np.unique(labels[first], return_inverse=True)
-        found = np.zeros(labels.size, dtype=np.intp)
-        found[first] = found[second] = whole
-        return found[:size], found[size:], max(int(used.size), 1)
+        first, second = self.groups[i], self.groups[j]
+        used, whole = distinct_numbers(meet(first, second) if first.size else first)
+        found = np.zeros((2, max(self.parts[i].size, self.parts[j].size)), dtype=np.intp)
+        found[0, first] = found[1, second] = whole
+        return found[0], found[1], max(int(used.size), 1)
 
     def commutes(self, i: int, j: int) -> bool:
         """Whether cells of one table are as common in all cells of the other, within their common margin."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from blue_solvers.verification.placed_tables import NOTHING, Leaves, Level, LevelTable, PlacedTables
-from blue_solvers.verification.reaches import Cells, finite, plus
+from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, finite, plus
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.compiled import compiled
-from constraint_builders.description.table import parse_table
+from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import refines
 
 
@@ -51,31 +51,23 @@ def cost_to_pass(level: Level, cost: Float, is_measured: bool, free: bool) -> Fl
     return np.divide(finite(cost) * finite(own), cost + own, out=np.minimum(cost, own), where=both)
 
 
-def under_exact(places: PlacedTables, some: Leaves, first: int, table: str | None = None) -> Flags:
+def under_exact(places: PlacedTables, some: Leaves, first: int, table: Table | None = None) -> Flags:
     """Which leaves, (leaves,), are in places, from a level on, of which a table is known exactly that holds `table`."""
-    schema, found = places.schema, np.zeros(some.rows.size, dtype=bool)
-
-    def holds(name: str) -> bool:
-        return table is None or refines(schema, parse_table(schema, name), parse_table(schema, table))
-
-    for number in range(first, len(places.levels)):
-        for placed in places.levels[number].exact:
-            exact, reach = (placed.variance == 0).all(axis=1), some.reach.get(number)
-            if exact.any() and holds(placed.table.name):
-                if number == some.level:
-                    found |= exact[some.rows]
-                elif reach is not None:
-                    np.logical_or.at(found, reach.rows, exact[reach.areas])
+    found = np.zeros(some.rows.size, dtype=bool)
+    for level in places.levels[first:]:
+        reach = Reach.of_sets(some.rows, NO_MAP) if level.number == some.level else some.reach.get(level.number)
+        for placed in level.exact if reach is not None else ():
+            if reach is not None and (table is None or refines(places.schema, placed.table, table)):
+                np.logical_or.at(found, reach.rows, (placed.variance == 0).all(axis=1)[reach.areas])
     return found
 
 
 def known_in_all(places: PlacedTables) -> list[str]:
     """Tables that are known exactly in all leaves."""
-    schema, finest = places.schema, places.levels[0].tables[0]
-    exact = (placed for level in places.levels for placed in level.exact)
-    names = {placed.table.name for placed in exact if (placed.variance == 0).all(axis=1).any()}
-    held = [name for name in sorted(names) if refines(schema, finest, parse_table(schema, name))]
-    return [name for name in held if all(under_exact(places, some, 0, name).all() for some in places.leaves)]
+    exact = (placed for level in places.levels for placed in level.exact if (placed.variance == 0).all(axis=1).any())
+    held = {own.table.name: own.table for own in exact if refines(places.schema, places.levels[0].tables[0], own.table)}
+    leaves = places.leaves
+    return [name for name in sorted(held) if all(under_exact(places, some, 0, held[name]).all() for some in leaves)]
 
 
 def contiguous(cells: Float) -> Float:

@@ -258,7 +258,7 @@ class WeighedNoise:
             )
         noise, roots, sizes = self.correlated.at(cells), [], []
         entries = noise.entries()
-        blocks = [np.arange(cells.size)] if entries is None else _uncorrelated(entries)
+        blocks = [np.arange(cells.size)] if entries is None else tied_together(entries)
         most = max((block.size for block in blocks), default=0)
         if most > MOST_TIED:
             tied = f"noise ties {most:,} of its cells together"
@@ -323,8 +323,8 @@ def _diagonal(values: Float) -> sparse.csr_array:
     return sparse.csr_array((values, places[:-1], places), shape=(values.size, values.size))
 
 
-def _uncorrelated(covariance: sparse.csr_array) -> list[Index]:
-    """Cells of a covariance, (k, k), those together that it ties to one another."""
-    labels = sparse.csgraph.connected_components(covariance, directed=False)[1]
+def tied_together(cells: sparse.sparray) -> list[Index]:
+    """Cells of a matrix, (k, k), those together that it ties to one another."""
+    labels = sparse.csgraph.connected_components(cells, directed=False)[1]
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if order.size else []
