@@ -15,7 +15,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import PlacedTables, by_cells, taken_by
-from blue_solvers.verification.reaches import NO_MAP, Cells, finite, spread
+from blue_solvers.verification.reaches import Cells, finite, spread
 from blue_solvers.verification.sums_of_cells import Picked, cells_in_sums, level_sums, matrix_of
 from blue_solvers.verification.weighed_noise import (
     PIECE,
@@ -67,32 +67,26 @@ class LeafSums:
         self._places = places
         self.figures = max([observed, *(placed.place.stop for placed in places.level_tables)])
         self.cuts, self.size = places.cuts, places.cuts[-1][0].stop
-        self.free: Flags = np.ones(self.size, dtype=bool)
-        self.are_counts = True
-        for (cut, _), some in zip(self.cuts, places.leaves, strict=True):
-            if some.empty.size:
-                self.free[cut] = ~some.empty.ravel()
-            once = all((reach.weights == 1).all() for reach in some.reach.values())
-            self.are_counts &= some.margins is None and once
+        empty = zip(places.leaves, self.cuts, strict=True)
+        self.free: Flags = ~np.concatenate([np.resize(some.empty, shape).ravel() for some, (_, shape) in empty])
+        reaches = (reach for some in places.leaves for reach in some.reach.values())
+        self.are_counts = all((reach.weights == 1).all() for reach in reaches)
+        self.are_counts &= all(some.margins is None for some in places.leaves)
 
     def variances(self) -> Float:
         """Of what was measured of the cells themselves, or of what takes a unit of the others, (N,)."""
-        found, free = np.empty(self.size), FreeCells.of(self._places)
-        for number, ((cut, shape), some) in enumerate(zip(self.cuts, self._places.leaves, strict=True)):
+        found, free = list[Float](), FreeCells.of(self._places)
+        for number, ((_, shape), some) in enumerate(zip(self.cuts, self._places.leaves, strict=True)):
             own = finite(free.filled(number, self._places.levels[some.level].variances(some.here)))
-            found[cut] = np.broadcast_to(own, shape).ravel()
-        return found
+            found.append(np.broadcast_to(own, shape).ravel())
+        return np.concatenate(found)
 
     def figures_of(self, cells: Float, power: int | None = None) -> Float:
         """(N,) to (figures,), fast where few are not 0; with powers of the weights' sizes instead of these."""
-        each, found = list[Float](), np.zeros(self.figures)
-        for (cut, shape), some in zip(self.cuts, self._places.leaves, strict=True):
-            own = cells[cut].reshape(shape)
-            used = np.flatnonzero(own.any(axis=1)) if power is None and some.margins is not None else NO_MAP
-            if some.margins is not None and used.size:
-                own = own.copy()
-                own[used] = some.margins.agreeing(own[None, used])[0]
-            each.append(own)
+        each, found = [cells[cut].reshape(shape) for cut, shape in self.cuts], np.zeros(self.figures)
+        for number, some in enumerate(self._places.leaves):
+            if power is None and some.margins is not None and each[number].any():
+                each[number] = some.margins.agreeing(each[number][None])[0]
         for level, rows, vector in level_sums(self._places, each, power):
             for placed in level.level_tables if rows.size else ():
                 found[placed.place].reshape(level.rows, -1)[as_slice(rows)] = level.of(placed, vector, rows.size)[0]
@@ -169,7 +163,7 @@ class LeastMoves:
         weights, of_entry = rows.data * root[rows.indices], np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         self._scale = reciprocal(np.sqrt(np.bincount(of_entry, weights**2, rows.shape[0])))
         entries = weights * self._scale[of_entry], rows.indices, rows.indptr
-        self._rows, self._root, self._inverse = sparse.csr_array(entries, shape=rows.shape), root, np.zeros((0, 0))
+        self._rows, self.root, self._inverse = sparse.csr_array(entries, shape=rows.shape), root, np.zeros((0, 0))
         if 0 < rows.shape[0] <= MOST_FACTORED:
             products = (self._rows @ self._rows.T).toarray()
             self._inverse = np.linalg.pinv(products, rcond=len(products) * ROUNDING, hermitian=True)
@@ -178,12 +172,12 @@ class LeastMoves:
         """The least move of cells, (N,), that changes rows by so much, (k,)."""
         change = self._scale * change
         if self._inverse.size:
-            return self._root * (self._rows.T @ (self._inverse @ change))
-        return self._root * least_squares(aslinearoperator(self._rows), change)
+            return self.root * (self._rows.T @ (self._inverse @ change))
+        return self.root * least_squares(aslinearoperator(self._rows), change)
 
     def multipliers(self, shares: Float) -> Float:
         """Multipliers of rows, (k,), that leave the least of shares of cells, (N,)."""
-        shares = self._root * shares
+        shares = self.root * shares
         if self._inverse.size:
             return self._scale * (self._inverse @ (self._rows @ shares))
         return self._scale * least_squares(aslinearoperator(self._rows).T, shares)
@@ -260,22 +254,21 @@ class KnownExactly:
 
     def _multipliers(self, rho: Float) -> Float:
         """Of what is known exactly, (k,)."""
-        shares, step, start = self.sums.shares_of(rho), self._pulls.multipliers, np.zeros(self.rows.shape[0])
-        return refined(
-            start, step, lambda found: shares - self.shares.T @ found, lambda rest: np.linalg.norm(self._root * rest)
-        )[0]
+        shares, pulls, start = self.sums.shares_of(rho), self._pulls, np.zeros(self.rows.shape[0])
+
+        def size(rest: Float) -> float:
+            """Of what is left of shares, (N,)."""
+            return float(np.linalg.norm(pulls.root * rest))
+
+        return refined(start, pulls.multipliers, lambda found: shares - self.shares.T @ found, size)[0]
 
     @cached_property
     def _by_cells(self) -> sparse.csr_array:
         return by_cells(self.rows)
 
     @cached_property
-    def _root(self) -> Float:
-        return np.sqrt(np.where(self.sums.free, self.sums.variances(), 0.0))
-
-    @cached_property
     def _pulls(self) -> LeastMoves:
-        return LeastMoves(self.shares, self._root)
+        return LeastMoves(self.shares, np.sqrt(np.where(self.sums.free, self.sums.variances(), 0.0)))
 
     @cached_property
     def _moves(self) -> LeastMoves:
