@@ -22,7 +22,7 @@ from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, distinct_numbers
 from constraint_builders.description.table import Table, make_table
-from constraint_builders.relations.label_partitions import meet
+from constraint_builders.relations.bases import meet
 from constraint_builders.relations.marginals import cell_map
 
 Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are structural zeros
