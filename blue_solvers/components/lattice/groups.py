@@ -34,7 +34,7 @@ from constraint_builders.compiled import compiled
 
 PLACE_BYTES = 8
 ENTRY_BYTES = 32  # of the matrices, and three times as much while they are made
-STRIP = 64  # cells of every line that are held at once
+STRIP, HELD = 64, 1 << 11  # cells of every line that are held at once, or more of these in all
 MANY = 24  # lines from which on a library's product takes less time; below loops take 0.3 of its time
 Component = tuple[int, Axes]  # a set of variables kept whole, and axes of groups or recodes of others
 Lines = tuple[Integers, Integers, Integers, Integers, Float]  # ends, heads, places, parts, matrices
@@ -258,9 +258,10 @@ def mix_lines(cells: Float, count: int, whole: Lines, transpose: bool) -> None:
         listed = parts[heads[row, 7] :][: tables * numbers].reshape((tables, numbers))
         matrix = matrices[heads[row, 8] :][: numbers * lines].reshape((numbers, lines))
         total = runs * count * size
-        held, mixed = np.empty(lines * min(STRIP, total)), np.empty(numbers * min(STRIP, total))
-        for start in range(0, total, STRIP):
-            columns = min(STRIP, total - start)
+        strip = min(total, max(STRIP, HELD // lines))
+        held, mixed = np.empty(lines * strip), np.empty(numbers * strip)
+        for start in range(0, total, strip):
+            columns = min(strip, total - start)
             values = held[: lines * columns].reshape((lines, columns))
             sums = mixed[: numbers * columns].reshape((numbers, columns))
             _carry(flat, values, own, table, (count, width, size), start, False)
@@ -286,12 +287,12 @@ def _carry(
         copy, run = run // places.shape[1], run % places.shape[1]
         while column < own.size:
             length = min(size - offset, own.size - column)
-            place = (count * ends[line, 0] + copy * ends[line, 1] + places[line, run]) * width + offset
-            for i in range(length):
+            place = np.uint64((count * ends[line, 0] + copy * ends[line, 1] + places[line, run]) * width + offset)
+            for i in range(np.uint64(length)):
                 if back:
-                    flat[place + i] = own[column + i]
+                    flat[place + i] = own[np.uint64(column) + i]
                 else:
-                    own[column + i] = flat[place + i]
+                    own[np.uint64(column) + i] = flat[place + i]
             column, run, offset = column + length, run + 1, 0
             if run == places.shape[1]:
                 copy, run = copy + 1, 0
