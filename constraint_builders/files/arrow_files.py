@@ -39,7 +39,8 @@ NODES, BUFFERS, COMPRESSION = 1, 2, 3
 OF_SCHEMA, OF_DICTIONARY = 1, 2  # kinds of messages
 
 
-def _library() -> Any:
+def arrow_library() -> Any:
+    """The package pyarrow; `ImportError` that says what to install where it is missing."""
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -58,7 +59,7 @@ def open_parquet(path: str | os.PathLike[str]) -> Iterator[Any]:
     OSError
         If it cannot be opened.
     """
-    library = _library()
+    library = arrow_library()
     with open_file(path):  # which refuses what has no end
         pass
     try:
@@ -117,25 +118,26 @@ def write_parquet(
     frame: pl.DataFrame, path: str | os.PathLike[str], row_group_size: int | None = None, **options: Any
 ) -> None:
     """Write a Parquet file, of so many rows a row group; other parameters and errors as of `write_batches`."""
-    write_batches([(frame, row_group_size)], frame.schema, path, **options)
+    table = frame.to_arrow(compat_level=OLDEST).combine_chunks()
+    write_batches(((batch, row_group_size) for batch in table.to_batches()), table.schema, path, **options)
 
 
 def write_batches(
-    batches: Iterable[tuple[pl.DataFrame, int | None]],
-    schema: pl.Schema,
+    batches: Iterable[tuple[Any, int | None]],
+    schema: Any,
     path: str | os.PathLike[str],
     *,
     compression: str = "zstd",
     **options: Any,
 ) -> None:
-    """Write a Parquet file of frames that are made one after another, and not held together.
+    """Write a Parquet file of record batches that are made one after another, and not held together.
 
     Parameters
     ----------
-    batches : iterable of (polars.DataFrame, int or None)
+    batches : iterable of (pyarrow.RecordBatch, int or None)
         Their rows follow one another in the file; with the rows of a row group, by default all. What is raised there
         is raised here.
-    schema : polars.Schema
+    schema : pyarrow.Schema
         Of every one of them.
     path : path
         Taken literally.
@@ -148,12 +150,10 @@ def write_batches(
     OSError
         If it cannot be written: the disk is full, say.
     """
-    kinds = pl.DataFrame(schema=schema).to_arrow(compat_level=OLDEST).schema
-    open_writer = _library().parquet.ParquetWriter
-    with open_writer(os.path.abspath(path), kinds, compression=compression, **options) as writer:
-        for frame, rows in batches:
-            for batch in frame.to_arrow(compat_level=OLDEST).combine_chunks().to_batches():
-                writer.write_batch(batch, rows)
+    open_writer = arrow_library().parquet.ParquetWriter
+    with open_writer(os.path.abspath(path), schema, compression=compression, **options) as writer:
+        for batch, rows in batches:
+            writer.write_batch(batch, rows)
 
 
 def read_arrow(file: BinaryIO) -> pl.DataFrame:

@@ -34,6 +34,22 @@ def test_all_rows_in_row_groups_of_few_cells(tmp_path: Path) -> None:
         assert np.array_equal(found["std_error"].explode().to_numpy(), abs(own).ravel())
 
 
+def test_small_tables_are_written_together(tmp_path: Path) -> None:
+    """Rows follow one another table by table, in as many groups as there are without a table's end between them."""
+    rng, path = np.random.default_rng(0), tmp_path / "rows.parquet"
+    tables, codes = [parse_table(SCHEMA, name) for name in ("total", "c", "a", "a * b", "b * c")], ["v", "x", "y", "z"]
+    cells, rows = [rng.normal(size=(4, table.size)) for table in tables], np.arange(4)
+    write_estimates(path, codes, [(table, rows_of(own, rows), None) for table, own in zip(tables, cells, strict=True)])
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    assert groups == [16, 4]  # 32,172 cells, and 1,600 that would be too many with these
+    found = pl.read_parquet(path)
+    assert found.columns == ["table", "geocode", "estimate"]
+    assert found["table"].to_list() == [table.name for table in tables for _ in codes]
+    assert found["geocode"].to_list() == codes * len(tables)
+    assert np.array_equal(found["estimate"].explode().to_numpy(), np.concatenate([own.ravel() for own in cells]))
+
+
 def test_only_what_repeats_is_listed(tmp_path: Path) -> None:
     """Estimates are not looked up, which takes tens of MB; standard errors that are few are, and take a byte each."""
     rng, path, rows = np.random.default_rng(0), tmp_path / "rows.parquet", np.arange(30)
