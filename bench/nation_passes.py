@@ -101,9 +101,10 @@ class Passes(Job):
         """What a part took, up and down, in seconds, and the peak of memory by then."""
         return [self._noted(ROOTS, name)[1], self._noted(SECONDS, name)]
 
-    def message(self, name: str, noise: str = MEASURED) -> Upward:
+    def message(self, *names: str, noise: str = MEASURED) -> list[Upward]:
         """As of a `Job`; the true counts of the part's root are kept too."""
-        found, seconds = self._timed(partial(super().message, name, noise))
+        (name,) = names
+        found, seconds = self._timed(partial(super().message, name, noise=noise))
         if self.place.sealed(f"{ROOTS}/{name}") is None:
             self._note(ROOTS, name, (self.nation.made(name).root, seconds))
             self._told("up", name, seconds)
@@ -114,9 +115,10 @@ class Passes(Job):
         self.nation.roots = [self._noted(ROOTS, name)[0] for name in self.input.parts]
         super().top()
 
-    def write_output(self, name: str, output: str) -> None:
+    def write(self, *names: str) -> None:
         """As of a `Job`."""
-        _, seconds = self._timed(partial(super().write_output, name, output))
+        (name,) = names
+        _, seconds = self._timed(partial(super().write, name))
         if self.place.sealed(f"{SECONDS}/{name}") is None:
             self._note(SECONDS, name, seconds)
             self._told("down", name, seconds)

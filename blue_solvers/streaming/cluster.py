@@ -26,6 +26,7 @@ except ImportError as error:
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.streaming.job import Job
+from blue_solvers.streaming.part_files import PartitionError
 from blue_solvers.streaming.run import Progress
 from blue_solvers.streaming.workplace import difference, versions
 
@@ -124,19 +125,23 @@ class _Tasks:
             future.add_done_callback(ended.put)
         failed: dict[str, str] = {}
         others: list[BaseException] = []
-        for done in range(1, len(tasks) + 1):
+        done, count = 0, self._job.parts_of(tasks.values())
+        for _ in tasks:
             future = self._next(ended)
             if future.status == "error":
                 error = future.exception()
                 call = tasks[future]
-                if isinstance(error, DamagedError) and call and call[0] in self._job.input.parts:
+                if isinstance(error, PartitionError):
+                    failed |= error.parts
+                elif isinstance(error, DamagedError) and call and call[0] in self._job.input.parts:
                     failed[call[0]] = str(error)
                 else:
                     others.append(error)
             elif future.status != "finished":
                 raise self._lost(f"a task was {future.status}")
             if of:
-                self._progress(of, done, len(tasks))
+                done += self._job.parts_of([tasks[future]])
+                self._progress(of, done, count)
         self._job.refuse(failed)
         if others:
             raise others[0]

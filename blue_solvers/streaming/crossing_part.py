@@ -31,10 +31,9 @@ from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Contrasts, gathered
 from blue_solvers.streaming.cutting import names_not_in
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
-from blue_solvers.streaming.subtrees import SubtreeForm
 from blue_solvers.threads import Workers
 from constraint_builders import Areas, Problem
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Float, Index
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.table import factors_of
@@ -44,65 +43,60 @@ TAKEN = 1e-9  # share of the anchor that is taken along a direction, below which
 UNKNOWN = 1e-10  # root of the information about a direction, times the anchor's deviation, below which nothing is known
 
 
-def form_of_part(
-    design: Design,
-    part: Part,
-    above: Downward | None = None,
-    wanted: Sequence[int] | None = None,
-    read: Sequence[int] | None = None,
-) -> SubtreeForm | CrossingForm:
-    """The passes over a part with nothing cut off below it, a tree or not; see `SubtreeForm`."""
-    if part.areas is None:
-        return SubtreeForm(design, part, above=above, wanted=wanted, read=read)
-    return CrossingForm(design, part, part.areas, above)
-
-
 class CrossingForm(AreaForm):
-    """The estimate of a part in which areas cross.
+    """The estimates of parts in which areas cross, as one problem in which they lie side by side.
+
+    What does not depend on how much there is, equations and factors in tens of arrays for every component, is so
+    shared by all parts.
 
     Parameters
     ----------
     design : Design
-    part : Part
-    areas : csr_array, (G, leaves)
-        Its areas, of which the first, the root, has all leaves.
-    above : Downward, optional
-        What all measurements tell of the root: the anchor, in place of the root's own measurements.
+    parts : sequence of Part
+        With roots of one layer; of their areas the first, the root, has all leaves of a part.
+    above : sequence of Downward, optional
+        What all measurements tell of the roots: the anchors, in place of the roots' own measurements.
     """
 
-    def __init__(self, design: Design, part: Part, areas: sparse.csr_array, above: Downward | None = None) -> None:
-        self._design, self._part, self._weights = design, part, areas.data
-        self._is_final = above is not None
-        self._root_cells: Float | float = 0.0 if above is None else above.cells
-        self._roots = () if above is None else above.roots
-        self._least = part.least if above is None else above.least
+    def __init__(self, design: Design, parts: Sequence[Part], above: Sequence[Downward] = ()) -> None:
+        self._design, self._parts, self._above = design, parts, above
+        self._areas = [part.areas for part in parts if part.areas is not None]
+        self._counts = np.array([np.bincount(part.level_of, minlength=len(design.levels)) for part in parts])
         self._anchor = next(names_not_in(design.levels, ANCHOR))
+        root = parts[0].level_of[0] if above else -1
+        self._layers = [self._anchor if level == root else name for level, name in enumerate(design.levels)]
         groupings = groupings_of(design.schema, factors_of([table for _, table in (*design.observed, *design.desired)]))
         self._order = list(_components(groupings))
-        self._inside = [i for i, (level, _) in enumerate(design.observed) if part.count(level)]
-        self._wanted = [i for i, (level, _) in enumerate(design.desired) if self._is_final and part.count(level)]
-        self._variance = 0.0 if self._is_final else self._usual_variance(areas)
-        super().__init__(self._problem_of(areas), groupings)
+        present = self._counts.sum(axis=0) > 0
+        self._inside = [i for i, (level, _) in enumerate(design.observed) if present[level] and level != root]
+        self._wanted = [i for i, (level, _) in enumerate(design.desired) if present[level] and above]
+        areas = self._areas_by_level()
+        self._noise = np.zeros(len(parts)) if above else self._usual_variances(areas)
+        super().__init__(self._problem_of_parts(areas), groupings)
 
-    def message(self) -> Upward:
-        """What the part knows of its root, whose estimate is zero along directions that are not estimable."""
+    def messages(self) -> list[Upward]:
+        """What every part knows of its root, whose estimate is zero along directions that are not estimable."""
         slots, given = self._slots[self._design.finest.name], self._observed.slots(self._lay_out(), Workers(0))
-        array = np.zeros((slots.size, 1))
-        told: dict[Contrasts, Message] = {}
+        array = np.zeros((len(self._parts), slots.size, 1))
+        told: list[dict[Contrasts, Message]] = [{} for _ in self._parts]
         for own in self._shared:
-            message, shares = self._told(own)
-            told |= dict.fromkeys(own.components, message)
             places = np.concatenate([slots.places(component) for component in own.components], axis=1)
-            array[places, 0] = shares.T @ gathered(own.observed, given)
-        slots.basis.to_cells(array.reshape(1, *slots.shape, 1))
-        return Upward(array.reshape(-1, 1), [[told[own]] for own in self._order], self._part.least)
+            numbers = gathered(own.observed, given)
+            for part, (message, shares, rows) in enumerate(self._told(own)):
+                told[part] |= dict.fromkeys(own.components, message)
+                array[part, places, 0] = shares.T @ numbers[rows]
+        slots.basis.to_cells(array.reshape(-1, *slots.shape, 1))
+        each = zip(self._parts, array, told, strict=True)
+        return [Upward(cells, [[known[own]] for own in self._order], part.least) for part, cells, known in each]
 
-    def estimates(self, variances: bool) -> Estimates:
-        """The part's tables, the root being what all measurements tell of it."""
+    def estimates(self, variances: bool) -> list[Estimates]:
+        """The tables of every part, the roots being what all measurements tell of them."""
         cells = self._cut(self.apply(self._lay_out())[:, 0])
-        nothing = NOTHING * self._least * float(abs(self._weights).min()) ** 2
-        spreads = self._cut(without_rounding(self.variances(), nothing)) if variances else {}
-        return Estimates(cells, spreads, {}, {})
+        spreads = self._cut(self.variances()) if variances else [{} for _ in self._parts]
+        for areas, own, above in zip(self._areas, spreads, self._above, strict=True):
+            for found in own.values():
+                without_rounding(found, NOTHING * above.least * float(abs(areas.data).min()) ** 2)
+        return [Estimates(*own, {}, {}) for own in zip(cells, spreads, strict=True)]
 
     def _scales(self, own: ComponentEstimate) -> Float:
         """What turns orthonormal group sums of the root into those of a component's problem, (m,)."""
@@ -117,82 +111,130 @@ class CrossingForm(AreaForm):
         """With what the root adds to those of measurements inside."""
         layout = own.estimate.problem.observed
         for component, inside in zip(own.components, super()._variances_of(own), strict=True):
-            above = self._roots[self._order.index(component)][0]
-            anchors = np.zeros((layout.size, len(above)))
-            anchors[self._anchored(layout)] = self._scales(own)[:, None] * above
+            number = self._order.index(component)
+            above = np.array([told.roots[number][0] for told in self._above])
+            anchors = np.zeros((layout.size, above.shape[-1]))
+            anchors[self._anchored(layout)] = (self._scales(own)[:, None] * above).reshape(-1, above.shape[-1])
             yield inside + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
 
-    def _told(self, own: ComponentEstimate) -> tuple[Message, Float]:
-        """What each component tells of the root's group sums, and the shares of its measurements in their estimate."""
-        problem, scales, variance = own.estimate.problem, self._scales(own), self._variance
-        pulls = np.zeros((problem.desired.size, scales.size))
-        pulls[self._anchored(problem.desired)] = np.diag(1 / scales)
-        U, anchor = own.estimate.adjoint(pulls), self._anchored(problem.observed)
-        taken = U[anchor] * scales[:, None]
+    def _told(self, own: ComponentEstimate) -> Iterator[tuple[Message, Float, Index]]:
+        """Of every part what each component tells of the root's group sums, and its measurements' shares in these.
+
+        These shares are of rows of the component's problem, (k, m), and where they are there, (k,).
+        """
+        problem, scales = own.estimate.problem, self._scales(own)
+        pulls, anchor = np.zeros((problem.desired.size, scales.size)), self._anchored(problem.observed)
+        pulls[self._anchored(problem.desired)] = np.tile(np.diag(1 / scales), (len(self._parts), 1))
+        U = own.estimate.adjoint(pulls)
+        taken = (U[anchor] * np.tile(scales, len(self._parts))[:, None]).reshape(-1, scales.size, scales.size)
         noise = np.where(np.isfinite(problem.variances), problem.variances, 0.0)
         noise[anchor] = 0
-        shares, directions = np.linalg.eigh((taken + taken.T) / 2)
-        exact, rest = directions[:, shares < TAKEN], directions[:, shares >= TAKEN]
-        learnt = np.sqrt(noise)[:, None] * U @ (rest / shares[shares >= TAKEN]) / variance
-        values, turned = np.linalg.svd(np.linalg.qr(learnt, mode="r"), full_matrices=True)[1:]
-        values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
-        known = values * np.sqrt(variance) > UNKNOWN
-        finite, roots, unknown = rest @ turned[known].T, values[known], rest @ turned[~known].T
-        message = Message(
-            ((finite / roots) @ finite.T)[None],
-            ((finite * roots) @ finite.T)[None],
-            (unknown @ unknown.T)[None],
-            (exact @ exact.T)[None],
-        )
-        # U (1 + V / s) direction by direction: rounding of so large a matrix would reach what is exact
-        along = (U @ finite) * (1 + 1 / (roots**2 * variance))
-        return message, (U @ exact) @ exact.T + along @ finite.T
+        for part, rows in enumerate(self._rows(problem.observed)):
+            yield (*_learnt(taken[part], U[rows], noise[rows], self._noise[part]), rows)
 
-    def _problem_of(self, areas: sparse.csr_array) -> Problem:
-        """The part's problem, of areas (G, leaves), with an anchor; which is desired where no table is."""
-        design, part, finest = self._design, self._part, self._design.finest.name
-        observed: dict[str, dict[str, Float]] = {self._anchor: {finest: np.full(1, self._variance)}}
+    def _rows(self, layout: Layout) -> list[Index]:
+        """Where every part is in a layout of a component's problem."""
+        counts = dict(zip(self._layers, self._counts.T, strict=True)) | {self._anchor: np.ones_like(self._parts, int)}
+        layers = [name[0] for name in layout.names if isinstance(name, tuple)]
+        blocks = [np.repeat(np.arange(len(self._parts)), counts[layer]) for layer in layers]
+        sizes = zip(blocks, layout.sizes.tolist(), strict=True)
+        of_rows = np.concatenate([np.repeat(own, size // max(own.size, 1)) for own, size in sizes])
+        ends = np.bincount(of_rows, minlength=len(self._parts)).cumsum()
+        return np.split(np.argsort(of_rows, kind="stable"), ends[:-1])
+
+    def _areas_by_level(self) -> list[sparse.csr_array]:
+        """The areas of every layer that is there, those of one part after those of another, (areas, leaves)."""
+        every, levels = sparse.block_diag(self._areas, format="csr"), [part.level_of for part in self._parts]
+        level_of = np.concatenate(levels)
+        return [every[np.flatnonzero(level_of == level)] for level in range(len(self._layers))]
+
+    def _problem_of_parts(self, areas: Sequence[sparse.csr_array]) -> Problem:
+        """The problem of all parts, each with an anchor; which is desired where no table is."""
+        design, finest = self._design, self._design.finest.name
+        observed: dict[str, dict[str, Float]] = {self._anchor: {finest: self._noise}}
         for i in self._inside:
             level, table = design.observed[i]
-            at_root = self._is_final and level == part.level_of[0]  # where the anchor has it
-            variances = np.full(1, np.inf) if at_root else part.variances[i]
-            observed.setdefault(design.levels[level], {})[table.name] = variances
+            observed.setdefault(self._layers[level], {})[table.name] = self._noise_of(i)
         desired: dict[str, list[str]] = {} if self._wanted else {self._anchor: [finest]}
         for i in self._wanted:
             level, table = design.desired[i]
-            desired.setdefault(design.levels[level], []).append(table.name)
-        inner = {design.levels[level]: areas[part.members(level)] for level in np.unique(part.level_of).tolist()}
-        inner.pop(LEAF, None)
-        layers = {**inner, self._anchor: np.ones((1, areas.shape[1]))}
-        return Problem(design.schema, observed, desired, areas=Areas(areas.shape[1], layers))
+            desired.setdefault(self._layers[level], []).append(table.name)
+        layers: dict[str, sparse.csr_array | Index]
+        layers = {name: own for name, own in zip(self._layers, areas, strict=True) if name != LEAF and own.shape[0]}
+        leaves = [own.shape[1] for own in self._areas]
+        layers[self._anchor] = np.repeat(np.arange(len(leaves)), leaves)
+        return Problem(design.schema, observed, desired, areas=Areas(sum(leaves), layers))
+
+    def _noise_of(self, i: int) -> Float:
+        """Variances of an observed table by its number, (areas,)."""
+        return np.concatenate([part.variances[i] for part in self._parts])
 
     def _lay_out(self) -> Float:
-        """What was measured, and the root's cells, over the observed layout, (n, 1)."""
+        """What was measured, and the roots' cells, over the observed layout, (n, 1)."""
         y, layout = np.zeros((self._problem.observed.size, 1)), self._problem.observed
         for i in self._inside:
             level, table = self._design.observed[i]
-            y[layout.slice((self._design.levels[level], table.name)), 0] = self._part.values[i].ravel()
+            values = [part.values[i].ravel() for part in self._parts]
+            y[layout.slice((self._layers[level], table.name)), 0] = np.concatenate(values)
         y[self._problem.unmeasured] = 0
-        y[layout.slice((self._anchor, self._design.finest.name))] = self._root_cells
+        if self._above:
+            anchor = layout.slice((self._anchor, self._design.finest.name))
+            y[anchor] = np.concatenate([own.cells for own in self._above])
         return y
 
-    def _cut(self, vector: Float) -> dict[int, Float]:
-        """Tables by their number in the design, (areas, cells), of a vector over the desired layout."""
-        tables = {i: self._design.desired[i] for i in self._wanted}
-        names = {i: (self._design.levels[level], table.name) for i, (level, table) in tables.items()}
-        return {i: vector[self._problem.desired.slice(names[i])].reshape(-1, tables[i][1].size) for i in tables}
+    def _cut(self, vector: Float) -> list[dict[int, Float]]:
+        """Of every part tables by their number in the design, (areas, cells), of a vector over the desired layout."""
+        found: list[dict[int, Float]] = [{} for _ in self._parts]
+        for i in self._wanted:
+            level, table = self._design.desired[i]
+            own = vector[self._problem.desired.slice((self._layers[level], table.name))].reshape(-1, table.size)
+            ends = self._counts[:, level].cumsum()
+            for part in np.flatnonzero(self._counts[:, level]).tolist():
+                found[part][i] = own[ends[part] - self._counts[part, level] : ends[part]]
+        return found
 
-    def _usual_variance(self, areas: sparse.csr_array) -> float:
-        """Half way, by decades, between the least and the largest variance of a group sum by a table of (G, leaves)."""
-        least, largest = np.inf, 0.0
+    def _usual_variances(self, areas: Sequence[sparse.csr_array]) -> Float:
+        """Half way, by decades, between the least and the largest variance of a group sum in every part, (parts,)."""
+        numbers, least = np.arange(len(self._parts)), np.full(len(self._parts), np.inf)
+        largest, weights = np.zeros(numbers.size), []
+        for own, counts in zip(areas, self._counts.T, strict=True):
+            of_entry = np.repeat(np.repeat(numbers, counts), np.diff(own.indptr))
+            weights.append((np.full(numbers.size, np.inf), np.zeros(numbers.size)))
+            np.minimum.at(weights[-1][0], of_entry, abs(own.data))
+            np.maximum.at(weights[-1][1], of_entry, abs(own.data))
         for i in self._inside:
             level, table = self._design.observed[i]
-            weights, known = abs(areas[self._part.members(level)].data), self._part.variances[i]
-            known = known[(known > 0) & np.isfinite(known)] * table.size
-            if known.size and weights.size:
-                least = min(least, known.min() / weights.max() ** 2)
-                largest = max(largest, known.max() / weights.min() ** 2)
-        return float(np.sqrt(least * largest) / self._design.finest.size) if largest > 0 else 1.0
+            known, of_part = self._noise_of(i) * table.size, np.repeat(numbers, self._counts[:, level])
+            (low, high), noisy = weights[level], (known > 0) & np.isfinite(known)
+            known, of_part = known[noisy], of_part[noisy]
+            with np.errstate(divide="ignore"):  # areas without leaves have no weights
+                np.minimum.at(least, of_part, known / high[of_part] ** 2)
+            np.maximum.at(largest, of_part, known / low[of_part] ** 2)
+        noisy = largest > 0
+        return np.where(noisy, np.sqrt(np.where(noisy, least, 1.0) * largest) / self._design.finest.size, 1.0)
+
+
+def _learnt(taken: Float, U: Float, noise: Float, variance: float) -> tuple[Message, Float]:
+    """What a component tells of its root's group sums, and the shares of measurements in their estimate, (k, m).
+
+    Of what the estimate takes of an anchor of some variance, (m, m), and of measurements, (k, m), of noise (k,).
+    """
+    shares, directions = np.linalg.eigh((taken + taken.T) / 2)
+    exact, rest = directions[:, shares < TAKEN], directions[:, shares >= TAKEN]
+    learnt = np.sqrt(noise)[:, None] * U @ (rest / shares[shares >= TAKEN]) / variance
+    values, turned = np.linalg.svd(np.linalg.qr(learnt, mode="r"), full_matrices=True)[1:]
+    values = np.concatenate([values, np.zeros(rest.shape[1] - values.size)])
+    known = values * np.sqrt(variance) > UNKNOWN
+    finite, roots, unknown = rest @ turned[known].T, values[known], rest @ turned[~known].T
+    message = Message(
+        ((finite / roots) @ finite.T)[None],
+        ((finite * roots) @ finite.T)[None],
+        (unknown @ unknown.T)[None],
+        (exact @ exact.T)[None],
+    )
+    # U (1 + V / s) direction by direction: rounding of so large a matrix would reach what is exact
+    along = (U @ finite) * (1 + 1 / (roots**2 * variance))
+    return message, (U @ exact) @ exact.T + along @ finite.T
 
 
 def _components(groupings: Sequence[Grouping]) -> Iterator[Contrasts]:

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from blue_solvers.results.checksums import DamagedError, is_intact, sha256
-from blue_solvers.results.estimate_rows import rows_of, write_estimates
+from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.streaming.crossing_part import CrossingForm, form_of_part
+from blue_solvers.streaming.crossing_part import CrossingForm
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
-from blue_solvers.streaming.manifest import TOP, PartEntry, level_file
+from blue_solvers.streaming.estimate_files import DONE, EstimateFiles
+from blue_solvers.streaming.manifest import TOP
 from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward
-from blue_solvers.streaming.part_files import BUFFERS, PartitionError, Partitions
+from blue_solvers.streaming.part_files import PartitionError, Partitions
+from blue_solvers.streaming.parts_in_memory import bytes_together, parts_to_split, parts_together
 from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
-from blue_solvers.streaming.subtrees import SubtreeForm, require_within, table_bytes
+from blue_solvers.streaming.subtrees import SubtreeForm, require_within
 from blue_solvers.streaming.workplace import Workplace, remove
 from blue_solvers.verification.placed_tables import Unread
 from constraint_builders.arrays import Float, Index
 from constraint_builders.compiled import compile_at_once
 
+Made = TypeVar("Made")
 CHECKSUMS = "checksums.json"
 PROVING = 8 << 20  # bytes beside a part that its proof takes
-UP, SHARES, DOWN, DONE, CORRECTION, AGREED = "up", "shares", "down", "done", "correction", "agreed"
+KEPT = 64 << 20  # bytes of parts that are kept for the way down where nothing says how much memory there is
+UP, SHARES, DOWN, CORRECTION, AGREED = "up", "shares", "down", "correction", "agreed"
 MEASURED, ALIKE = "", "alike-"  # with the noise of the measurements, and where all noise is equal
 STEPS = (UP, SHARES, DOWN, DONE, CORRECTION, AGREED, ALIKE + UP, ALIKE + DOWN, PROOFS, CLAIMED)
 
@@ -67,41 +71,35 @@ class Job:
         compile_at_once()
         self.input = self._open(folder)
         self.place = Workplace(Path(out), STEPS)
+        self._files = EstimateFiles(self.input.design, self.place)
         self.variances = variances
         self.certify = certify
         design = self.input.design
         self._asked = replace(design, desired=design.estimated, checked=()) if certify else design
-        parts = self.input.parts.values()
-        self.split = {entry.name for entry in parts if memory is not None and self._is_split(entry, memory)}
+        self.split = parts_to_split(self.input, np.inf if memory is None else memory)
+        self.lots = parts_together(self.input, np.inf if memory is None else memory)
         self._noises = (MEASURED, ALIKE) if design.equal_to else (MEASURED,)
         self._spare = 0.0
         self._kept: dict[str, Part] = {}
 
-    def _is_split(self, entry: PartEntry, memory: float) -> bool:
-        """Whether a part has to be split by table."""
-        if entry.bytes <= memory:
-            return False
-        whole = entry.geounits > 1 or self.input.design.equal_to
-        least = entry.bytes if whole else table_bytes(self.input.design, self._level(entry)) + BUFFERS
-        require_within(memory, least, str(entry))
-        return True
-
-    def keep_within(self, memory: float) -> None:
-        """Keep parts for the way down, as far as all steps in one process leave memory over.
+    def keep_within(self, memory: float | None) -> None:
+        """Keep parts for the way down, as far as all steps in one process leave memory over; without a limit, some.
 
         Raises
         ------
         MemoryError
             If the top of the tree needs more.
         """
+        if memory is None:
+            self._spare = KEPT
+            return
         top = self.input.top
         require_within(memory, top.bytes, str(top))
-        parts = self.input.parts.values()
-        self._spare = memory - max(entry.bytes for entry in (top, *parts) if entry.name not in self.split)
-        self._spare -= PROVING if self.certify else 0
+        whole = (bytes_together(self.input, lot) for lot in self.lots if lot[0] not in self.split)
+        self._spare = memory - max([top.bytes, *whole]) - (PROVING if self.certify else 0)
 
-    def _level(self, entry: PartEntry) -> int:
-        return self.input.design.levels.index(entry.geolevel)
+    def _level(self, name: str) -> int:
+        return self.input.design.levels.index(self.input.parts[name].geolevel)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -109,8 +107,8 @@ class Job:
 
         Input that is refused while the folder is held leaves nothing in the way of other input.
         """
-        split = {"parts split by table": sorted(self.split)}
-        wishes = {"standard errors": self.variances, "proof": self.certify, **split}
+        parts = {"parts split by table": sorted(self.split), "parts estimated together": len(self.lots)}
+        wishes = {"standard errors": self.variances, "proof": self.certify, **parts}
         with self.place.held({"measurements": self.input.digest, **wishes}):
             try:
                 yield
@@ -122,12 +120,7 @@ class Job:
 
     def _discard(self) -> None:
         """Remove all that was written, and nothing else."""
-        for output in self._all_outputs():
-            for path in self._files(output) or ():
-                remove(self.place.out / path)
-        for level in self.input.design.levels:
-            with suppress(OSError):  # not empty: there are others' files
-                (self.place.out / level_file(level, TOP)).parent.rmdir()
+        self._files.remove(self._all_outputs())
         remove(self.place.out / CHECKSUMS)
         self.place.discard()
 
@@ -136,15 +129,30 @@ class Job:
 
     def steps(self) -> Iterator[tuple[str, list[tuple[str, ...]], str]]:
         """What is done one after another: a method, what it is called with, in any order, and which pass it is of."""
-        parts = list(self.input.parts)
-        yield "message", [(name,) for name in parts], "up"
+        split = sorted(self.split)
+        yield "message", [*self.lots], "up"
         yield "top", [()], ""
-        yield "write_output", [(name, output) for name in parts for output in self.outputs(name)], "down"
-        yield "prove_split", [(name,) for name in sorted(self.split)], ""
+        yield "write", [lot for lot in self.lots if lot[0] not in self.split], "down"
+        yield "write_output", [(name, output) for name in split for output in self.outputs(name)], "down"
+        yield "prove_split", [(name,) for name in split], ""
+
+    def parts_of(self, calls: Iterable[tuple[str, ...]]) -> int:
+        """How many parts some calls of a step are of."""
+        return sum(name in self.input.parts for call in calls for name in call)
+
+    def _each(self, names: Iterable[str], make: Callable[[str], Made]) -> Iterator[Made]:
+        """What is made of every part; raises `PartitionError` of all that are damaged, at the end."""
+        failed = {}
+        for name in names:
+            try:
+                yield make(name)
+            except DamagedError as error:
+                failed[name] = str(error)
+        self.refuse(failed)
 
     def shares(self, name: str) -> list[list[int]]:
         """The observed tables of a part that is split, as numbers in the design, one by one."""
-        level = self._level(self.input.parts[name])
+        level = self._level(name)
         return [[i] for i, (own, _) in enumerate(self.input.design.observed) if own == level] or [[]]
 
     def share(self, name: str, number: int) -> Upward:
@@ -154,25 +162,26 @@ class Job:
             part = self.input.read(name, self.shares(name)[number])
             return SubtreeForm(self.input.design, part, wanted=()).message()
 
-        return self._kept_message(f"{SHARES}/{name}-{number:05d}", alone)
+        return self._kept_messages(f"{SHARES}/{name}-{number:05d}", lambda: [alone()])[0]
 
-    def message(self, name: str, noise: str = MEASURED) -> Upward:
-        """What a part tells of its root."""
+    def message(self, *names: str, noise: str = MEASURED) -> list[Upward]:
+        """What parts that are estimated together tell of their roots."""
 
-        def made() -> Upward:
-            if name in self.split:
-                return self._added(name)
-            part, design = self._part(name), self.input.design
-            if noise == ALIKE:
-                return SubtreeForm(design, with_equal_noise(part)).message()
-            message = form_of_part(design, part, wanted=()).message()
-            self._keep(name, part)
-            return message
+        def made() -> list[Upward]:
+            if names[0] in self.split:
+                return [self._added(names[0])]
+            parts, design = list(self._each(names, self._part)), self.input.design
+            for name, part in zip(names, parts, strict=True):
+                self._keep(name, part)
+            if parts[0].areas is not None:
+                return CrossingForm(design, parts).messages()
+            own = with_equal_noise(parts[0]) if noise == ALIKE else parts[0]
+            return [SubtreeForm(design, own, wanted=()).message()]
 
-        return self._kept_message(f"{noise}{UP}/{name}", made)
+        return self._kept_messages(f"{noise}{UP}/{names[0]}", made)
 
-    def _kept_message(self, place: str, make: Callable[[], Upward]) -> Upward:
-        known = self.place.kept(place, Upward)
+    def _kept_messages(self, place: str, make: Callable[[], list[Upward]]) -> list[Upward]:
+        known = self.place.kept(place, list[Upward])
         if known is None:
             known = make()
             self.place.keep(place, known)
@@ -198,25 +207,30 @@ class Job:
     def top(self) -> None:
         """Solve the top of the tree: its estimates, and what it tells of the root of every part."""
         design, parts = self.input.design, self.input.parts
-        known = all(self.place.sealed(f"{DOWN}/{name}") is not None for name in parts)
+        known = all(self.place.sealed(f"{DOWN}/{lot[0]}") is not None for lot in self.lots)
         if known and self.is_written(TOP) and (self._correction() or not design.equal_to):
             return
         part = self.input.read(TOP)
         below = {
-            noise: {entry.leaf: self.message(name, noise) for name, entry in parts.items()} for noise in self._noises
+            noise: {
+                parts[name].leaf: told
+                for lot in self.lots
+                for name, told in zip(lot, self.message(*lot, noise=noise), strict=True)
+            }
+            for noise in self._noises
         }
         found = self._estimates(part, lambda own, noise: SubtreeForm(self._asked, own, below[noise]))
         for noise, result in found.items():
-            for name, entry in parts.items():
-                if self.place.sealed(f"{noise}{DOWN}/{name}") is None:
-                    self.place.keep(f"{noise}{DOWN}/{name}", result.below[entry.leaf])
+            for lot in self.lots:
+                if self.place.sealed(f"{noise}{DOWN}/{lot[0]}") is None:
+                    self.place.keep(f"{noise}{DOWN}/{lot[0]}", [result.below[parts[name].leaf] for name in lot])
         if design.equal_to and self._correction() is None:
             self._work_out_correction(part, below)
         if not self.is_written(TOP):
             kept = np.setdiff1d(np.arange(part.level_of.size), [entry.leaf for entry in parts.values()])
             self._write(TOP, part, found, kept)
 
-    def _estimates(self, part: Part, form: Callable[[Part, str], SubtreeForm | CrossingForm]) -> dict[str, Estimates]:
+    def _estimates(self, part: Part, form: Callable[[Part, str], SubtreeForm]) -> dict[str, Estimates]:
         """Estimates of a part, which agree with what is known exactly; those with equal noise too, if needed."""
         found = {MEASURED: form(part, MEASURED).estimates(self.variances)}
         for noise in self._noises[1:]:
@@ -225,17 +239,17 @@ class Job:
 
     def _work_out_correction(self, top: Part, below: Mapping[str, Mapping[int, Upward]]) -> None:
         """Put together what all parts say of the combinations that are known exactly."""
-        design, failed = self.input.design, {}
+        design = self.input.design
+
+        def shared(name: str) -> tuple[SharedEqualities, SharedEqualities]:
+            part = self._part(name)
+            own = SharedEqualities.of(design, part, {}, *self._above(name))
+            return own, SharedEqualities.of(design, with_equal_noise(part), {}, *self._above(name, ALIKE))
+
         measured = SharedEqualities.of(design, top, below[MEASURED], None)
         alike = SharedEqualities.of(design, with_equal_noise(top), below[ALIKE], None)
-        for name in self.input.parts:
-            try:
-                part = self._part(name)
-                measured += SharedEqualities.of(design, part, {}, self._above(name, MEASURED))
-                alike += SharedEqualities.of(design, with_equal_noise(part), {}, self._above(name, ALIKE))
-            except DamagedError as error:
-                failed[name] = str(error)
-        self.refuse(failed)
+        for own, own_alike in self._each(self.input.parts, shared):
+            measured, alike = measured + own, alike + own_alike
         self.place.keep(CORRECTION, Correction.of(measured, alike, np.array(design.equal_to)))
 
     def _correction(self) -> Correction | None:
@@ -246,32 +260,47 @@ class Job:
         """What is written for a part: for each step the desired tables, as numbers in the design; None for all."""
         if name not in self.split:
             return {name: None}
-        level = self._level(self.input.parts[name])
+        level = self._level(name)
         wanted = [i for i, (own, _) in enumerate(self.input.design.desired) if own == level]
         return {f"{name}-{i:05d}": [i] for i in wanted}
 
+    def write(self, *names: str) -> None:
+        """Write the estimates of parts that are estimated together, once the top is solved."""
+        missing = [name for name in names if not self.is_written(name)]
+        if not missing:
+            return
+        parts = list(self._each(names, lambda name: self._kept.pop(name, None) or self.input.read(name)))
+        for name, part, found in zip(names, parts, self._found(names, parts), strict=True):
+            if name in missing:
+                self._write(name, part, found, part.own(self.input.design))
+
+    def _found(self, names: Sequence[str], parts: Sequence[Part]) -> Iterable[dict[str, Estimates]]:
+        """Estimates of parts that are estimated together."""
+        if parts[0].areas is not None:
+            crossing = CrossingForm(self._asked, parts, self._above(names[0]))
+            return ({MEASURED: own} for own in crossing.estimates(self.variances))
+
+        (name,), (part,) = names, parts
+
+        def form(own: Part, noise: str) -> SubtreeForm:
+            return SubtreeForm(self._asked, own, above=self._above(name, noise)[0])
+
+        return [self._estimates(part, form)]
+
     def write_output(self, name: str, output: str) -> None:
-        """Write one of the outputs of a part, once the top is solved."""
+        """Write one of the outputs of a part that is split: a single geounit, whose estimate is known."""
         if self.is_written(output):
             return
-        tables = self.outputs(name)[output]
-        if tables is None:
-            part = self._kept.pop(name) if name in self._kept else self.input.read(name)
-        else:  # a single geounit, whose estimate is known: nothing is read but its name
-            self._require_agreement(name)
-            part = self.input.read(name, ())
-        read = None if tables is None else ()
-
-        def form(own: Part, noise: str) -> SubtreeForm | CrossingForm:
-            return form_of_part(self._asked, own, self._above(name, noise), tables, read)
-
-        self._write(output, part, self._estimates(part, form), part.own(self.input.design))
+        self._require_agreement(name)
+        part, (above,), wanted = self.input.read(name, ()), self._above(name), self.outputs(name)[output]
+        form = SubtreeForm(self._asked, part, above=above, wanted=wanted, read=())
+        self._write(output, part, {MEASURED: form.estimates(self.variances)}, part.own(self.input.design))
 
     def prove_split(self, name: str) -> None:
         """Prove a part that is split, one table after another."""
         if not self.certify or self.place.sealed(f"{PROOFS}/{name}") is not None:
             return
-        part, above, level = self.input.read(name, ()), self._above(name), self._level(self.input.parts[name])
+        part, (above,), level = self.input.read(name, ()), self._above(name), self._level(name)
 
         @lru_cache(maxsize=1)
         def estimates(i: int) -> Estimates:
@@ -295,12 +324,13 @@ class Job:
             for tables in self.shares(name):
                 part = self.input.read(name, tables)
                 if any((part.variances[i] == 0).any() for i in tables):
-                    form = SubtreeForm(self.input.design, part, above=self._above(name), wanted=(), read=tables)
+                    form = SubtreeForm(self.input.design, part, above=self._above(name)[0], wanted=(), read=tables)
                     form.estimates(variances=False)
             self.place.seal(f"{AGREED}/{name}", b"")
 
-    def _above(self, name: str, noise: str = MEASURED) -> Downward:
-        known = self.place.kept(f"{noise}{DOWN}/{name}", Downward)
+    def _above(self, name: str, noise: str = MEASURED) -> list[Downward]:
+        """What is known of the roots of parts that are estimated together, by the first of them."""
+        known = self.place.kept(f"{noise}{DOWN}/{name}", list[Downward])
         if known is None:
             raise DamagedError(f"{self.place.work / (noise + DOWN) / name} is damaged: run again")
         return known
@@ -322,46 +352,26 @@ class Job:
 
     def _store(self, output: str, part: Part, result: Estimates, kept: Index) -> dict[str, str]:
         """Write the files of an output, with geounits of a part, (k,); their SHA-256 by path."""
-        files = {}
-        for level, level_name in enumerate(self.input.design.levels):
-            rows = part.numbers(level, kept)
-            codes = [part.geocodes[part.members(level).start + row] for row in rows.tolist()]
-            errors = {i: rows_of(variances, rows, np.sqrt) for i, variances in result.variances.items()}
-            tables = [
-                (table, rows_of(result.cells[i], rows), errors.get(i))
-                for i, (where, table) in enumerate(self.input.design.desired)
-                if where == level and i in result.cells
-            ]
-            if rows.size and tables:
-                path = level_file(level_name, output)
-                with self.place.replacing(path) as temporary:
-                    write_estimates(temporary, codes, tables)
-                    files[path] = sha256(temporary)
-        return files
+        return self._files.write(output, part, result, kept)
 
     def _is_proved(self, output: str) -> bool:
         """Whether a part is proved by itself, as it is written."""
         return self.certify and (output == TOP or output in self.input.parts)
 
-    def _files(self, output: str) -> dict[str, str] | None:
-        """The files of an output with their SHA-256; None if it is not written."""
-        return self.place.kept(f"{DONE}/{output}", dict[str, str])
-
     def is_written(self, output: str) -> bool:
         """Whether an output is there and undamaged."""
-        files = self._files(output)
         proof = CLAIMED if output == TOP else f"{PROOFS}/{output}"
         if self._is_proved(output) and self.place.sealed(proof) is None:
             return False
-        return files is not None and all(is_intact(self.place.out / path, digest) for path, digest in files.items())
+        return self._files.are_intact(output)
 
     def refuse(self, failed: Mapping[str, str]) -> None:
         """Raise `PartitionError` if parts failed."""
         if failed:
             lines = "; ".join(f"{self.input.parts[name]}: {reason}" for name, reason in failed.items())
             raise PartitionError(
-                f"{len(failed)} of {len(self.input.parts)} parts cannot be read: {lines}. The others are done: put "
-                "these files back, and run again",
+                f"{len(failed)} of {len(self.input.parts)} parts cannot be read: {lines}. All that is estimated "
+                "without them is done: put these files back, and run again",
                 failed,
             )
 
@@ -373,13 +383,7 @@ class Job:
         DamagedError
             If something is not done.
         """
-        files: dict[str, str] = {}
-        for output in self._all_outputs():
-            own = self._files(output)
-            if own is None or not all((self.place.out / path).is_file() for path in own):
-                raise DamagedError(f"{self.place.out}: estimates of part {output} are missing: run again")
-            files |= own
-        files = dict(sorted(files.items()))
+        files = self._files.of_all(self._all_outputs())
         proof = proof_of_run(self.input, self.place) if self.certify else None
         said = {"input": self.input.digest, "files": files, **({} if proof is None else proof.to_json())}
         with self.place.replacing(CHECKSUMS) as temporary:

@@ -19,7 +19,7 @@ from constraint_builders.files.new_files import path_component, replacing
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 13  # of descriptions and messages
+FORMAT = 14  # of descriptions and messages
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class PartEntry:
     geounits : int
     bytes : int
         Memory that its two passes take.
+    leaves : int
+        Of its areas, where these cross; 0 of a tree.
     files : dict of str to str
         SHA-256 by path within the folder.
     """
@@ -46,6 +48,7 @@ class PartEntry:
     leaf: int
     geounits: int
     bytes: int
+    leaves: int = 0
     files: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -66,6 +69,8 @@ class Manifest(msgspec.Struct):
         zero_axes = {*design.zero_axes}
         size = prod(design.schema.shape[axis] for axis in zero_axes if axis in axes)
         places = [part.leaf for part in self.parts]
+        known = [own for own in (*design.observed, *design.estimated) if own[0] in levels]
+        keys = {design.key(own) for own in known}
         for what, sound in (
             ("levels", design.levels and len({*design.levels}) == len(levels) and {*design.put_in} <= {*levels}),
             ("tables", all(level in levels for level, _ in (*design.observed, *design.estimated))),
@@ -76,6 +81,7 @@ class Manifest(msgspec.Struct):
             ("kinds of structural zeros", len(design.zero_kinds) == size > 0),
             ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds) >= -1),
             ("exact combinations", design.combinations is None or design.combinations.are_sound(design.equal_to)),
+            ("exact combinations", design.combinations is None or keys <= design.combinations.moved.keys()),
             ("parts", _are_different([part.name for part in (*self.parts, self.top)]) and self.top.name == TOP),
             ("places of parts", _are_different(places) and {*places} <= {*range(self.top.geounits)}),
             ("sizes of parts", all(part.geounits > 0 and part.bytes > 0 for part in (*self.parts, self.top))),

@@ -174,10 +174,15 @@ class Part:
         """Positions of the geounits that are the problem's."""
         return np.flatnonzero(~np.isin(self.level_of, design.put_in))
 
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The first position of every geolevel, and the end."""
+        return [0, *np.bincount(self.level_of).cumsum().tolist()]
+
     def members(self, level: int) -> slice:
         """Positions of the geounits of a geolevel."""
-        start, stop = np.searchsorted(self.level_of, [level, level + 1])
-        return slice(int(start), int(stop))
+        last = len(self._firsts) - 1
+        return slice(self._firsts[min(level, last)], self._firsts[min(level + 1, last)])
 
     def count(self, level: int) -> int:
         """Number of geounits of a geolevel."""

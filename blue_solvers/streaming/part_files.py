@@ -7,12 +7,12 @@
     <folder>/parts/<part>.npz
 
 An archive has ``geocodes`` (JSON, in bytes), ``level_of`` and ``parent``, the position of every geounit's parent in
-the part, geounits being counted through the part's levels from its root down. Of every observed table it has
-``values0`` ..., (geounits of its level, cells) in C order, and ``variances0`` ..., 0 exact, infinite where not
-measured, one number where all are the same. Structural zeros are ``empty``, over the variables that tell them apart.
-Beside them lie, as sparse matrices, its share of the ``combinations`` that are known exactly, if there are any, and
-the leaves of its ``areas``, (areas, leaves), if they cross. Whole numbers are kept in as few bytes as hold them,
-others as float64.
+the part, geounits being counted through the part's levels from its root down. Of every observed table with geounits
+there it has ``values0`` ..., (geounits of its level, cells) in C order, and a number in ``variances``: 0 exact,
+infinite where not measured, NaN where geounits differ, whose numbers are ``variances0`` .... Structural zeros are
+``empty``, over the variables that tell them apart. Beside them lie, as sparse matrices, its share of the
+``combinations`` that are known exactly, if there are any, and the leaves of its ``areas``, (areas, leaves), if they
+cross. Whole numbers are kept in as few bytes as hold them, others as float64.
 """
 
 from __future__ import annotations
@@ -145,6 +145,8 @@ class Partitions:
         geounits, combined = len(part.geocodes), 0 if part.combinations is None else part.combinations.shape[0]
         if geounits != entry.geounits:
             raise DamagedError(f"{entry} has {geounits:,} geounits, and {entry.geounits:,} by the manifest")
+        if (leaves := 0 if part.areas is None else part.areas.shape[1]) != entry.leaves:
+            raise DamagedError(f"{entry} has {leaves:,} leaves of areas, and {entry.leaves:,} by the manifest")
         if combined != len(self.design.equal_to):
             raise DamagedError(f"{entry} has {combined} equalities, and {len(self.design.equal_to)} by the manifest")
         return part
@@ -153,10 +155,11 @@ class Partitions:
         """The part that a file's arrays hold, values (G, cells) of a table, zeros of tables that are not chosen."""
         parent, level_of = (arrays[name].astype(np.intp) for name in ("parent", "level_of"))
         counts, variances, values = np.bincount(level_of, minlength=len(self.design.levels)), [], []
+        same = arrays["variances"].astype(np.float64)
         for i, (level, table) in enumerate(self.design.observed):
-            known = np.broadcast_to(arrays[f"variances{i}"], counts[level])
+            known = np.broadcast_to(arrays[f"variances{i}"] if np.isnan(same[i]) else same[i], counts[level])
             zeros = np.broadcast_to(0.0, (known.size, table.size))  # take no memory
-            found = arrays[f"values{i}"] if tables is None or i in tables else zeros
+            found = arrays[f"values{i}"] if known.size and (tables is None or i in tables) else zeros
             variances.append(known)
             values.append(found.astype(np.float64, copy=False).reshape(zeros.shape))
         geocodes = tuple(json.loads(arrays["geocodes"].tobytes()))
@@ -239,7 +242,17 @@ class Sources:
             digest = sha256(temporary)
         root, needed = int(ordered[0]), self.cut.own[geounits].sum() + BUFFERS
         level_name = tree.levels[tree.level_of[root]]
-        return PartEntry(name, level_name, geocodes[root], leaf, ordered.size, int(needed), {part_file(name): digest})
+        leaves = 0 if self.leaves is None or name == TOP else self.leaves[[root]].nnz
+        return PartEntry(
+            name,
+            level_name,
+            geocodes[root],
+            leaf,
+            ordered.size,
+            int(needed),
+            leaves,
+            {part_file(name): digest},
+        )
 
     def _arrays(self, name: str, ordered: Index, own: Index) -> Iterator[tuple[str, NDArray]]:
         """What is kept of a part, of which all geounits, (G,), and those in no other part, (k,), are given."""
@@ -249,11 +262,16 @@ class Sources:
         codes = json.dumps([self.cut.geocodes[i] for i in ordered.tolist()])
         yield "geocodes", np.frombuffer(codes.encode(), dtype=np.uint8)
         yield "empty", self.empty[ordered]
-        for i, (level, table) in enumerate(self.design.observed):
-            here = ordered[tree.level_of[ordered] == level]
-            known = self.variances[i][tree.rank_in_level[here]]
-            yield f"variances{i}", known[:1] if (known == known[:1]).all() else known
-            yield f"values{i}", _small(self._measured(i, here)) if here.size else np.zeros((0, table.size))
+        places = [ordered[tree.level_of[ordered] == level] for level, _ in self.design.observed]
+        variances = [own[tree.rank_in_level[here]] for own, here in zip(self.variances, places, strict=True)]
+        largest = [own.max(initial=0.0) for own in variances]
+        same = [top if (own == top).all() else np.nan for own, top in zip(variances, largest, strict=True)]
+        yield "variances", np.array(same)
+        for i, here in enumerate(places):
+            if here.size:
+                yield f"values{i}", _small(self._measured(i, here))
+            if np.isnan(same[i]):
+                yield f"variances{i}", variances[i]
         for what, matrix in self._matrices(name, ordered, own):
             fields = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
             yield from ((f"{what}.{field}", np.asarray(array)) for field, array in fields.items())

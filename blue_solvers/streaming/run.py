@@ -9,6 +9,7 @@ from typing import TypeAlias
 from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming.job import Job
+from blue_solvers.streaming.part_files import PartitionError
 from constraint_builders.files.new_files import naming_place
 from constraint_builders.memory import require_limit
 
@@ -37,8 +38,8 @@ def stream(
     memory : float, optional
         Bytes that the work may take beside the program itself, with its libraries and the loops that numba loads at
         first; a part that needs more is refused by name, before anything is read, but for a part of a single geounit,
-        which is then split by table. What is left over keeps measurements for the way down, which are otherwise read
-        again.
+        which is then split by table. What is left over, or some MB without a limit, keeps measurements for the way
+        down, which are otherwise read again.
     variances : bool
         Whether exact standard errors are wanted too.
     certify : bool
@@ -65,8 +66,7 @@ def stream(
     if memory is not None:
         require_limit(memory)
     job = Job(folder, out, variances, memory, certify)
-    if memory is not None:
-        job.keep_within(memory)
+    job.keep_within(memory)
     with naming_place(out), job.held():
         work_through(job, progress)
 
@@ -74,16 +74,18 @@ def stream(
 def work_through(job: Job, progress: Progress | None = None) -> tuple[dict[str, str], StoredProof | None]:
     """All steps of a job that is held, one after another; gives what `Job.finish` does."""
     steps = list(job.steps())
-    count, done = sum(len(calls) for _, calls, of in steps if of), 0
+    count, done = sum(job.parts_of(calls) for _, calls, of in steps if of), 0
     report = progress or (lambda *_: None)
     for step, calls, of in steps:
-        failed = {}
+        failed = dict[str, str]()
         for call in calls:
             if of or not call:
                 report(f"{of} {job.input.parts[call[0]]}" if call else "top of the tree", done, count)
-            done += bool(of)
+            done += job.parts_of([call]) if of else 0
             try:
                 getattr(job, step)(*call)
+            except PartitionError as error:
+                failed |= error.parts
             except DamagedError as error:
                 if not call:
                     raise

@@ -18,7 +18,7 @@ from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.streaming import PartitionError, Partitions, partition, stream
 from blue_solvers.streaming.job import Job
 from blue_solvers.streaming.run import work_through
-from constraint_builders import Problem, Schema, Spine
+from constraint_builders import Areas, Problem, Schema, Spine
 from tests.blue_solvers.streaming.split_counties import write_counties
 from tests.helpers.effort import first_of
 from tests.helpers.partitioned import assert_same, digests, invented_problem
@@ -83,6 +83,25 @@ def test_equals_the_passes_in_memory(two_workers, level: int, tmp_path: Path) ->
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
     assert {step for step, _, _ in steps} == {"up", "down"}
     assert steps[-1][1] == steps[-1][2]
+
+
+def test_areas_give_the_bytes_of_one_process(two_workers, tmp_path: Path) -> None:
+    """Parts are estimated together, and counted one by one."""
+    block = np.arange(24)
+    layers = {"Tract": block // 6, "Group": block // 2, "Other": 10 * (block // 6) + (block % 6 + 1) // 3}
+    tables = {"Tract": {"total": 1.0}, "Group": {"sex": 2.0}, "Other": {"sex": 3.0}, "Leaf": {"sex": 4.0}}
+    problem = Problem(Schema({"sex": 2}), tables, areas=Areas(block.size, layers))
+    partition(tmp_path / "in", problem, np.random.default_rng(0).normal(9, 1, problem.observed.size), at="Tract")
+    stream(tmp_path / "in", tmp_path / "one")
+    steps: list[tuple[str, int, int]] = []
+    estimate(two_workers, tmp_path / "in", tmp_path / "out", progress=lambda *step: steps.append(step))
+    assert digests(tmp_path / "out") == digests(tmp_path / "one")
+    assert steps == [("up", 4, 4), ("down", 4, 4)]
+    path = tmp_path / "in" / "parts" / "00002.npz"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(PartitionError, match="1 of 4 parts cannot be read: part 00002") as caught:
+        estimate(two_workers, tmp_path / "in", tmp_path / "other")
+    assert caught.value.parts.keys() == {"00002"}
 
 
 def test_equalities_are_refused(client, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Areas that cross inside the areas of one layer, streamed: beside exact arithmetic, and the same in memory."""
 
+import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blue_solvers import UnsupportedProblemError, blue
-from blue_solvers.streaming import Partitions, partition, stream
+from blue_solvers.streaming import PartitionError, Partitions, job, partition, parts_in_memory, stream
+from blue_solvers.streaming.crossing_part import CrossingForm
 from blue_solvers.streaming.part_files import BUFFERS
 from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples, first_of
@@ -211,6 +214,78 @@ def test_killed_runs_go_on_to_the_same_bytes(seed: int, tmp_path: Path) -> None:
         subprocess.run(call, check=False, cwd=ROOT)
     stream(tmp_path / "in", tmp_path / "killed")
     assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+
+
+@pytest.fixture
+def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with four parts, of which memory takes two together, and the estimates of an undisturbed run."""
+    problem = invented()
+    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
+    parts = partition(tmp_path / "in", problem, y, at="Tract").parts.values()
+    monkeypatch.setattr(parts_in_memory, "TOGETHER", 2.5 * max(own.bytes - BUFFERS for own in parts))
+    stream(tmp_path / "in", tmp_path / "whole")
+    x = read_estimates(tmp_path / "whole", problem)
+    np.testing.assert_allclose(x, blue(problem, "areas") @ y, rtol=1e-11, atol=1e-11)
+    return tmp_path
+
+
+def test_parts_share_a_problem_on_the_way_up_and_another_down(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are as many as before; in little memory every part has its own, which is said."""
+    made: list[int] = []
+
+    class Counted(CrossingForm):
+        def __init__(self, design, parts, *above) -> None:
+            made.append(len(parts))
+            super().__init__(design, parts, *above)
+
+    monkeypatch.setattr(job, "CrossingForm", Counted)
+    stream(pairs / "in", pairs / "out", memory=1e8)
+    assert made == [2, 2, 2, 2]
+    assert digests(pairs / "out") == digests(pairs / "whole")
+    parts = Partitions.open(pairs / "in")
+    little = max(own.bytes for own in (*parts.parts.values(), parts.top))
+    made.clear()
+    stream(pairs / "in", pairs / "little", memory=little)
+    assert made == [1] * 8
+    with pytest.raises(ValueError, match=r"other wishes \(parts estimated together differ"):
+        stream(pairs / "in", pairs / "whole", memory=little)
+
+
+@pytest.mark.few(0)
+@pytest.mark.parametrize("kill", first_of([9, *range(1, 20)], 1))
+def test_a_killed_run_does_whole_what_is_estimated_together(kill: int, pairs: Path) -> None:
+    left, replace = kill, os.replace
+
+    def counted(source: Path, target: Path) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(os, "replace", counted)
+        stream(pairs / "in", pairs / "out")
+    assert left == 0
+    stream(pairs / "in", pairs / "out")
+    assert digests(pairs / "out") == digests(pairs / "whole")
+
+
+def test_damaged_parts_leave_undone_what_is_estimated_with_them(pairs: Path) -> None:
+    """All that are damaged are named, and nothing else."""
+    files = {name: pairs / "in" / "parts" / f"{name}.npz" for name in ("00000", "00001", "00002")}
+    intact = {name: path.read_bytes() for name, path in files.items()}
+    files["00000"].write_bytes(b"")
+    files["00001"].unlink()
+    said = r"2 of 4 parts cannot be read: part 00000 .*; part 00001 .*All that is estimated without them is done"
+    with pytest.raises(PartitionError, match=said) as caught:
+        stream(pairs / "in", pairs / "out")
+    assert caught.value.parts.keys() == {"00000", "00001"}
+    assert {path.name for path in (pairs / "out" / ".work" / "up").iterdir()} == {"00002"}
+    for name in ("00000", "00001"):
+        files[name].write_bytes(intact[name])
+    stream(pairs / "in", pairs / "out")
+    assert digests(pairs / "out") == digests(pairs / "whole")
 
 
 def test_damaged_areas_are_named(tmp_path: Path) -> None:
