@@ -29,9 +29,9 @@ import numpy as np
 from bench.measuring import figures_apart, parser_of, print_table
 from bench.problems import block_geoids, state
 from blue_solvers.results.estimate_rows import COMPRESSION, ROW_GROUP
-from constraint_builders import Problem
 from constraint_builders.files import write_noisy_measurements
 from constraint_builders.files.settings import production_settings
+from tests.helpers.simulated import settings_of
 
 SETTINGS = "settings.toml"
 PEERS = {"polars": COMPRESSION, "polars, zstd": "zstd"}
@@ -59,21 +59,12 @@ def measure(folder: str, cells: str) -> int:
     for i, variances in enumerate(problem.geounit_variances):
         noise = rng.standard_normal((variances.size, problem.observed_tables[i].size))
         y[problem.observed.block(i)] = np.rint(noise * np.sqrt(variances)[:, None]).ravel()
-    text = production_settings("pl94_us_persons").text if cells == "2016" else _coarse_settings(problem)
+    text = production_settings("pl94_us_persons").text
+    if cells == "16":
+        variables = {name: list(map(str, problem.schema.labels_of(name))) for name in problem.schema.names}
+        text = settings_of(problem.spine.levels, variables, {own.name: "1/100" for own in problem.observed_tables})
     write_noisy_measurements(Path(folder) / "release", problem, y, notes={SETTINGS: text})
     return y.size
-
-
-def _coarse_settings(problem: Problem) -> str:
-    """Settings of the problem of 16 cells, with equal shares for all tables."""
-    levels, schema = list(problem.spine.levels), problem.schema
-    tables = dict.fromkeys(table.name for table in problem.observed_tables)
-    shares = "\n".join(f'"{name}" = {["1/100"] * len(levels)}' for name in tables)
-    variables = "\n".join(f"{name} = {[str(label) for label in schema.labels_of(name)]}" for name in schema.names)
-    return (
-        f'geolevels = {levels}\nnoise = "discrete_gaussian"\n\n[variables]\n{variables}\n\n'
-        f'[budget]\nmeasure = "zcdp"\nneighbours = "bounded"\n\n[budget.losses]\n{shares}\n'
-    )
 
 
 def compare(place: Path, size: int, rounds: int, limits: Sequence[str]) -> Iterator[list[object]]:

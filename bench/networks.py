@@ -30,7 +30,7 @@ from blue_solvers.examples import POWER_HOUR
 from blue_solvers.least_squares import least_squares, worth_measuring
 from blue_solvers.nonnegative import inverted_intervals, ols
 from blue_solvers.normal_equations.factorisation import factorise
-from tests.helpers.designs import balances, differences, edges
+from tests.helpers.designs import balances, differences, edges, grid_of_differences
 
 DENSE = 4_000  # leaves up to which variances are compared
 CANDIDATES, ROUNDS, DRAWS, HOURS = 10_000, 3, 200, 24
@@ -59,10 +59,7 @@ def designs(quick: bool) -> Iterator[Design]:
     """Their names, rows by leaves, and variances."""
     rng = np.random.default_rng(1)
     for side in (60, 300) if quick else (60, 300, 1_000):
-        number = np.arange(side * side).reshape(side, side)
-        across, down = np.stack([number[:, 1:], number[:, :-1]], -1), np.stack([number[1:], number[:-1]], -1)
-        pairs = np.concatenate([across.reshape(-1, 2), down.reshape(-1, 2)])
-        S = sparse.vstack([differences(pairs, side * side), np.eye(1, side * side)], format="csr")
+        S = sparse.vstack([grid_of_differences(side, side), np.eye(1, side * side)], format="csr")
         yield f"grid, {side} x {side}", sparse.csr_array(S), rng.uniform(0.5, 2, S.shape[0])
     for nodes in (2_000,) if quick else (2_000, 50_000):
         above = np.maximum(np.arange(1, nodes) - rng.integers(1, 30, nodes - 1), 0)
