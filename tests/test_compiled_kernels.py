@@ -26,7 +26,7 @@ from constraint_builders import compiled
 from constraint_builders.arrays import not_read_only, read_only
 from constraint_builders.compiled import KERNELS, CompiledLoop, has_numba
 from noise_mechanisms.integer_subspace import Lattice
-from noise_mechanisms.integer_subspace.moves import basic_moves
+from noise_mechanisms.integer_subspace.heat_bath import basic_moves
 from tests.helpers.every import every
 from tests.helpers.metropolis_in_numpy import invented_steps
 from tests.helpers.places import ROOT

@@ -38,11 +38,11 @@ from blue_solvers.nonnegative.bounded_sums import (
     solved,
     solved_together,
 )
-from blue_solvers.nonnegative.ceilings import limits
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
+from blue_solvers.nonnegative.refined_intervals import limits
 from blue_solvers.operator import blue
 from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence_level
 from blue_solvers.verification.weighed_noise import reciprocal

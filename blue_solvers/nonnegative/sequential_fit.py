@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from blue_solvers.nonnegative.duality_gap import Certified
-from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns
+from blue_solvers.nonnegative.fit import NonnegativeFit, fit_columns, missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.least_squares import least_squares_of
 from blue_solvers.nonnegative.model import ROUNDING, FittingModel
-from blue_solvers.nonnegative.own_objective import missed_exactly, require_met, require_own_objective
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, csc
 from blue_solvers.nonnegative.solving import attempt, solve
 from constraint_builders import Problem

@@ -17,11 +17,9 @@ Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mec
 
 from noise_mechanisms.laws.base_law import ContinuousLaw, DiscreteLaw, Law
 from noise_mechanisms.laws.cell_key import CellKey
-from noise_mechanisms.laws.drawing import draw, release
 from noise_mechanisms.laws.law_classes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from noise_mechanisms.laws.named_laws import LAWS, add_law, kind_of, law, variance_of
-from noise_mechanisms.laws.published_counts import PublishedCount
-from noise_mechanisms.laws.rounding_laws import RandomRounding, Rounding
+from noise_mechanisms.laws.named_laws import LAWS, add_law, draw, kind_of, law, release, variance_of
+from noise_mechanisms.laws.published_counts import PublishedCount, RandomRounding, Rounding
 
 __all__ = [
     "LAWS",

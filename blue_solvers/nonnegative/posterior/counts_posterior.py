@@ -22,8 +22,7 @@ from scipy.special import gammaln
 from blue_solvers.nonnegative.fit import read_measurements
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.count_moves import count_moves, step_sizes
-from blue_solvers.nonnegative.posterior.metropolis import OUTSIDE, Chains, MoveLists, metropolis_steps
-from blue_solvers.nonnegative.posterior.misfits import misfit_of
+from blue_solvers.nonnegative.posterior.metropolis import OUTSIDE, Chains, MoveLists, metropolis_steps, misfit_of
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
 from blue_solvers.quantiles import read_level, takes_confidence_level

@@ -10,8 +10,8 @@ from scipy import sparse
 
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.newton import NewtonSystem, dense, descend, evaluate, factored, iterated
-from blue_solvers.nonnegative.proximal import approach
 from blue_solvers.nonnegative.quadratic_program import Solution, kkt_residual
+from blue_solvers.nonnegative.solving import approach
 from blue_solvers.nonnegative.tables import TabularRows
 from constraint_builders import Schema, gallery
 from tests.blue_solvers.nonnegative.random_programs import random_program

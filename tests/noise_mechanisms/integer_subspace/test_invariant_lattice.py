@@ -11,8 +11,8 @@ from constraint_builders import Schema
 from constraint_builders.description.spine import Spine
 from noise_mechanisms.integer_subspace import Invariants, Lattice, smith_form
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
+from noise_mechanisms.integer_subspace.heat_bath import basic_moves
 from noise_mechanisms.integer_subspace.lattice import check_basis
-from noise_mechanisms.integer_subspace.moves import basic_moves
 from noise_mechanisms.unimodular import unimodular_null_basis
 from tests.helpers.effort import examples
 from tests.helpers.every import every
