@@ -140,7 +140,10 @@ class Nation:
         self.top, self._last = self._entry(TOP, -1), ("", None)
         said = [[own.code, own.persons, own.counties, own.tracts, own.groups, own.blocks] for own in self.states]
         self.identity = {"cells": cells, "states": said, "limit": limit, "seed": SEED}
-        self.digest = hashlib.sha256(json.dumps(self.identity).encode() + Path(__file__).read_bytes()).hexdigest()
+        sources = b"".join(
+            Path(__file__).with_name(name).read_bytes() for name in ("synthetic_nation.py", "country.py")
+        )
+        self.digest = hashlib.sha256(json.dumps(self.identity).encode() + sources).hexdigest()
 
     def _above_blocks(self) -> tuple[Spine, Index, Index]:
         """The spine without its blocks; the number of every geounit's state, and how many blocks it has, (G,) each."""

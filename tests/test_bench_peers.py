@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from bench import contests, general_peers, peers
-from bench.contests import Contest, Result, Rival, distance_from, held
+from bench import general_peers, peers
 from bench.measuring import verdict
+from bench.peers import Contest, Result, Rival, distance_from, held
 from bench.problems import m5
 from constraint_builders import Problem
 
@@ -38,8 +38,8 @@ def test_equations_that_are_too_many_are_not_factorised(monkeypatch: pytest.Monk
 
 
 def test_a_contest_measures_who_is_there_and_names_who_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contests, "LEAST_TURN", 1e-4)
-    monkeypatch.setattr(contests, "MOST_ROUNDS", 4)
+    monkeypatch.setattr(peers, "LEAST_TURN", 1e-4)
+    monkeypatch.setattr(peers, "MOST_ROUNDS", 4)
 
     def work(size: int) -> Callable[[], np.ndarray]:
         values = np.arange(float(size))
@@ -60,17 +60,17 @@ def test_a_contest_measures_who_is_there_and_names_who_is_not(monkeypatch: pytes
 
 
 def test_turns_are_taken_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contests, "LEAST_TURN", 1e-4)
+    monkeypatch.setattr(peers, "LEAST_TURN", 1e-4)
     taken: list[str] = []
     rival = Rival("apply", lambda: taken.append("ours"), lambda: taken.append("theirs"))
     assert len(list(held(Contest("none", 1, {"other": lambda: rival}), 0.0, {}))) == 1
     changes = [own for own, before in zip(taken[1:], taken[:-1], strict=True) if own != before]
-    assert len(changes) >= 2 * contests.LEAST_ROUNDS
+    assert len(changes) >= 2 * peers.LEAST_ROUNDS
 
 
 def test_a_quick_run_needs_scipy_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     results: list[Result] = []
-    monkeypatch.setattr(contests, "LEAST_TURN", 1e-4)
+    monkeypatch.setattr(peers, "LEAST_TURN", 1e-4)
     monkeypatch.setattr(peers, "_row", lambda own, row=peers._row: results.append(own) or row(own))
     monkeypatch.setattr(peers.gallery, "pl94", tree)
     monkeypatch.setattr(peers, "tree", lambda leaves: tree().summing.matrix)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.country import main
-from bench.nation_passes import CHECKSUMS, RESULT, Passes
+from bench.country import CHECKSUMS, RESULT, Passes, main
 from bench.synthetic_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
 from blue_solvers import estimate
 from blue_solvers.streaming.manifest import TOP
@@ -114,7 +113,7 @@ def test_two_thousand_cells_cut_below_counties_are_certified(tmp_path: Path) -> 
 WORK = """
 import sys
 from pathlib import Path
-from bench.nation_passes import Passes
+from bench.country import Passes
 from tests.test_country import LIMIT, Nation, SMALL
 Passes(Nation("16", SMALL, LIMIT), Path(sys.argv[1]), lambda line: print(line, flush=True)).run()
 """
