@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 MOST_CELLS = 4.0  # of all tables that some observed table contains, for each observed cell
 PIECE = 1 << 20  # values looked at together
 MOST_NAMED = 5  # cells of one table in a message
-CONTRADICTION_TOLERANCE = 1e-9  # relative to the largest exact value: rounding of sums of doubles stays well below
+CONTRADICTION_TOLERANCE = 1e-9  # relative to what is added up: rounding of sums of doubles stays well below
+SURE_SUM = 2.0**50  # up to which sums of whole numbers have no rounding at all
+ROUNDED = 1e-13  # of the largest value: what rounding may leave of one that is 0
 
 
 class Gap(NamedTuple):
@@ -156,12 +158,12 @@ def refuse_contradictions(measured: Measured, between_exact: Equations, y: Float
     """Raise `ValueError` for exact values, (n,) or (n, K), that do not satisfy the equations between them."""
     values = np.where(measured.exact.reshape(-1, *[1] * (y.ndim - 1)), y, 0)
     wrong = "values known exactly contradict one another"
-    _refuse_missed(measured, between_exact, values, wrong, "correct them, or give one a variance above 0")
+    _refuse_missed(measured, between_exact, values, y, wrong, "correct them, or give one a variance above 0")
 
 
 def refuse_disagreement(measured: Measured, y: Float, gap: float) -> None:
     """Raise `ValueError` where combinations without noise keep the estimate from values y, (n,), from adding up."""
-    if measured.noise.is_singular and gap > CONTRADICTION_TOLERANCE * max(1.0, float(abs(y).max())):
+    if measured.noise.is_singular and gap > CONTRADICTION_TOLERANCE * _largest(measured, y):
         raise ValueError(
             f"combinations of measurements that have no noise contradict one another by {gap:.6g}: correct them, or "
             "give every combination some noise"
@@ -175,23 +177,36 @@ def refuse_untrue(measured: Measured, equations: Callable[[], Equations], truth:
     values = np.where(measured.unmeasured, 0, truth)
     gap = largest_gap(measured, values)
     if gap is None:
-        _refuse_missed(measured, equations(), values, wrong, instead)
-    elif gap.size > CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max())):
+        _refuse_missed(measured, equations(), values, values, wrong, instead)
+    elif gap.size > CONTRADICTION_TOLERANCE * _largest(measured, values):
         first, second = (measured.observed.names[number] for number in sorted((gap.first, gap.second)))
         raise ValueError(f"{wrong} by {gap.size:.6g} between {first!r} and {second!r}: {instead}")
 
 
-def _refuse_missed(measured: Measured, equations: Equations, values: Float, wrong: str, instead: str) -> None:
-    """Raise `ValueError` for values, (n,) or (n, K), that miss equations by more than rounding."""
+def _refuse_missed(measured: Measured, equations: Equations, values: Float, y: Float, wrong: str, instead: str) -> None:
+    """Raise `ValueError` for values, (n,) or (n, K), among y, that miss equations by more than rounding."""
     A, b = equations
     if not A.shape[0]:
         return
-    residual = abs(A @ values - b.reshape(-1, *[1] * (values.ndim - 1))).reshape(A.shape[0], -1)
-    allowed = CONTRADICTION_TOLERANCE * max(1.0, float(abs(values).max()))
-    if residual.max(initial=0) > allowed:
+    columns, right = values.reshape(A.shape[1], -1), b[:, None]
+    residual = abs(A @ columns - right)
+    weights = abs(A).max(axis=1).toarray().reshape(-1, 1)
+    added = abs(A) @ abs(columns) + abs(right)
+    allowed = CONTRADICTION_TOLERANCE * added + ROUNDED * _largest(measured, y) * weights
+    whole = all(np.array_equal(own, np.rint(own)) for own in (columns, A.data, right)) and added.max() <= SURE_SUM
+    missed = residual > (0.0 if whole else allowed)
+    if missed.any():
+        residual = np.where(missed, residual, 0) / np.where(weights > 0, weights, 1)  # rows may be in any unit
         row = int(residual.max(axis=1).argmax())
         cells = np.sort(A.indices[A.indptr[row] : A.indptr[row + 1]])
         blocks = dict.fromkeys(measured.observed.locate(int(cell))[0] for cell in cells)
         places = [measured.observed.describe(int(cell)) for cell in cells[:MOST_NAMED]]
         between = [repr(name) for name in blocks] if len(blocks) > 1 else places
         raise ValueError(f"{wrong} by {residual.max():.6g} between {' and '.join(between)}: {instead}")
+
+
+def _largest(measured: Measured, y: Float) -> float:
+    """The largest of all values y, (n,) or (n, K), NaN where unmeasured, and of the standard deviations of noise."""
+    noise = measured.noise.different_variances
+    spread = float(np.sqrt(noise[np.isfinite(noise)].max(initial=0.0)))
+    return float(np.fmax.reduce(abs(y), axis=None, initial=spread))

@@ -37,6 +37,7 @@ TableAtLevel = tuple[int, Table]
 
 ANCHOR = "anchor"
 CONTRADICTION_TOLERANCE = 1e-8  # relative to the largest exact value: estimates round more than sums do
+ROUNDED = 1e-12  # of the largest cell: what rounding may leave of one that is 0
 COEFFICIENT_ARRAYS = 12  # held at once while a plan is made
 
 
@@ -210,7 +211,7 @@ class SubtreeForm(TreeForm):
             (found,) = TableSums(self._design.schema, self.plan.finest, [table])(cells[exact, ..., :1])
             gaps = abs(found.reshape(values.shape) - values).max(axis=1)
             worst = int(gaps.argmax())
-            if gaps[worst] > CONTRADICTION_TOLERANCE * max(1.0, abs(values).max()):
+            if gaps[worst] > max(CONTRADICTION_TOLERANCE * abs(values).max(), ROUNDED * abs(cells[..., 0]).max()):
                 code = self._part.geocodes[self._part.members(level).start + int(exact[worst])]
                 raise ValueError(
                     f"values known exactly contradict one another: others put table {table.name!r} of "

@@ -1,5 +1,6 @@
 """Problems: what they tell about themselves, and every bad input by its message."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,30 @@ def test_exact_values_that_contradict_one_another() -> None:
     cells = problem(total=0.0, sex=0.0, detailed=np.array([[0.0, 0, 0], [1, 1, 1]]))
     with pytest.raises(ValueError, match="contradict one another by 1 "):
         cells.vector(tables(total=3.0, sex=[1.0, 2.0], detailed=np.array([[1.0, 1, 0], [5, 5, 5]])))
+
+
+@every("unit", [1e-12, 1e-6, 1.0, 1e9])
+def test_exact_values_contradict_one_another_in_any_unit(unit: float) -> None:
+    a = Schema({"a": 2})
+    known = {"a": 0.0, "total": 0.0}
+    for given, options in (
+        (known, {}),
+        ({"a": 0.0, "total": unit**2}, {"zeros": {"a": [True, False]}}),
+        ({"a": [0.0, unit**2], "total": unit**2}, {"equalities": ([[1, 0, 0]], [2 * unit])}),
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"contradict one another by {unit:.6g} between")):
+            Problem(a, given, **options).check_vector(unit * np.array([1.0, 2, 4]))
+    Problem(a, known).check_vector(unit * np.array([0.1, 0.2, 0.1 + 0.2]))
+    Problem(a, {**known, "a": [0.0, unit**2]}, zeros={"a": [True, False]}).check_vector(
+        unit * np.array([0.1 + 0.2 - 0.3, 5, 5])
+    )
+
+
+def test_small_whole_counts_contradict_one_another_beside_large_ones() -> None:
+    exact = Problem(Schema({"a": 3}), {"a": 0.0, "total": 0.0})
+    exact.check_vector(np.array([1e13, 2, 1, 1e13 + 3]))
+    with pytest.raises(ValueError, match="contradict one another by 1 between 'a' and 'total'"):
+        exact.check_vector(np.array([1e13, 2, 1, 1e13 + 2]))
 
 
 def test_large_exact_values_are_not_contradictions_by_rounding() -> None:

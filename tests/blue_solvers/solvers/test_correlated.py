@@ -184,3 +184,12 @@ def test_sources_beside_which_independent_noise_is_lost_in_rounding(seeds: int) 
         assert bound is not None
         assert found.info.exact == (bound < 1e-3)
         assert (abs(found.values - best) <= min(bound, 1e-3) * found.std_errors).all()
+
+
+@every("unit", [1e-12, 1.0, 1e9])
+def test_combinations_without_noise_contradict_equations_in_any_unit(unit: float) -> None:
+    covariance = unit**2 * np.array([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]])  # a less b has no noise
+    problem = Problem.from_matrix([[1.0, -1, 0]], covariance)
+    np.testing.assert_allclose(estimate(problem, unit * np.array([2.0, 2, 3])).values, unit * np.array([2, 2, 3]))
+    with pytest.raises(ValueError, match="combinations of measurements that have no noise contradict one another"):
+        estimate(problem, unit * np.array([1.0, 2, 3]))

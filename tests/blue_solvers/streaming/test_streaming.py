@@ -127,13 +127,13 @@ def test_a_source_with_structural_zeros(desired: object, tmp_path: Path) -> None
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("at", ["A", "B", "C"])
-@pytest.mark.parametrize("wrong", ["A", "B", "C"])
-def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wrong", "unit"), [("A", 1.0), ("B", 1e-10), ("C", 1.0), ("A", 1e-10)])
+def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: str, unit: float, tmp_path: Path) -> None:
     spine = Spine([-1, 0, 0, 1, 1, 2, 2], ["A", "B", "B", "C", "C", "C", "C"])
-    observed = {"A": {"total": 0.0}, "B": {"q": 0.0, "a": 3.0}, "C": {"a": 2.0, "q": 0.0}}
+    observed = {"A": {"total": 0.0}, "B": {"q": 0.0, "a": 3 * unit**2}, "C": {"a": 2 * unit**2, "q": 0.0}}
     values = {"A": {"total": np.array([[40.0]])}, "B": {"q": np.full((2, 2), 10.0)}, "C": {"q": np.full((4, 2), 5.0)}}
     values["B"]["a"], values["C"]["a"] = np.full((2, 2), 11.0), np.full((4, 2), 4.0)
-    arguments = (SCHEMA, spine, observed, {"B": ["q"]}, lambda level, table, ranks: values[level][table][ranks])
+    arguments = (SCHEMA, spine, observed, {"B": ["q"]}, lambda level, table, ranks: unit * values[level][table][ranks])
     partition_source(tmp_path / "agree", *arguments, at=at)
     stream(tmp_path / "agree", tmp_path / "agreed")
     values[wrong]["total" if wrong == "A" else "q"][0, 0] += 1
