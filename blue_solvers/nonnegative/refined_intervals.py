@@ -26,7 +26,7 @@ from constraint_builders.description.reals import whole_number
 from noise_mechanisms import draw_noise
 from noise_mechanisms.laws import PublishedCount
 
-ROUNDING = 1e-9  # counts: intervals of exact values have no width
+ROUNDING = 1e-9  # of the largest standard deviation: intervals of exact values have no width
 
 
 def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[Float, Float]:
@@ -173,7 +173,8 @@ def _measured(problem: Problem, truth: Float, draws: int, rng: np.random.Generat
 def _holds(problem: Problem, truth: Float, wanted: Float, lower: Float, upper: Float) -> Float:
     """Share of columns in which the refined intervals hold what is wanted, (m,)."""
     low, high = (limit[:, None] for limit in limits(problem, truth))
-    rounding = ROUNDING + rounding_of(truth)
+    noise = problem.variances[np.isfinite(problem.variances)]
+    rounding = ROUNDING * np.sqrt(noise.max(initial=0.0)) + rounding_of(truth)
     inside = (np.clip(lower, low, high) <= wanted + rounding) & (wanted <= np.clip(upper, low, high) + rounding)
     return np.where(problem.lost, np.nan, inside.mean(axis=1))
 

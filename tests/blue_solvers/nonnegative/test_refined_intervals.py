@@ -190,3 +190,15 @@ def test_coverage_of_what_follows_from_exact_values_is_complete_at_any_size(seed
     found = coverage(problem, np.concatenate([weights @ cells, cells]), nnls, 5, np.random.default_rng(1))
     assert (found.refined == 1).all()
     assert (found.fitted == 1).all()
+
+
+@every("unit", [1e-10, 1e9])
+def test_coverage_is_the_same_in_any_unit(unit: float) -> None:
+    def of(unit: float) -> tuple[np.ndarray, np.ndarray]:
+        problem = Problem(Schema({"a": 3}), {"a": unit**2 * np.array([0.0, 1, 2]), "total": unit**2})
+        found = coverage(problem, unit * np.array([5.0, 1, 2, 8]), nnls, 100, np.random.default_rng(1), 0.5)
+        return found.refined, found.fitted
+
+    np.testing.assert_array_equal(of(unit), of(1.0))
+    assert of(unit)[0][0] == 1  # known exactly
+    assert (of(unit)[0][1:] < 0.8).all()
