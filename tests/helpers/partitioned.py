@@ -41,6 +41,21 @@ stream(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 
 
+MEASURE = """
+import json, re, sys
+from pathlib import Path
+from blue_solvers.streaming import estimate_measurements, stream
+from constraint_builders.files import read_settings
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+for arguments in json.loads(sys.argv[1]):
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = peak()
+    CALL
+print(peak() - before)
+"""
+
+
 def killed_until_done(arguments_of: Callable[[int], list[str]], most: int) -> int:
     """Run Python again and again, with arguments by attempt, until it is not killed: how often it was."""
     for attempt in range(most):
@@ -49,6 +64,22 @@ def killed_until_done(arguments_of: Callable[[int], list[str]], most: int) -> in
             return attempt
         assert ended == -signal.SIGKILL
     raise AssertionError(f"killed {most} times")
+
+
+def require_the_bytes_after_kills(folder: Path, whole: Path, out: Path) -> None:
+    """Runs that are killed again and again end with the bytes of an undisturbed one, the certificate among them."""
+    moments = ("before", "after")
+    arguments = [KILL_AFTER, str(folder), str(out), "20"]
+    assert killed_until_done(lambda attempt: [*arguments, moments[attempt % 2]], 60) > 1
+    assert digests(out) == digests(whole)
+    assert (out / CHECKSUMS).read_text() == (whole / CHECKSUMS).read_text()
+    assert not list(out.rglob(".*.part"))
+
+
+def peak_of_the_second(call: str, *runs: list[object]) -> int:
+    """By how many bytes memory grows in the second of two runs of one process; the first loads all that is needed."""
+    command = [sys.executable, "-c", MEASURE.replace("CALL", call), json.dumps(runs)]
+    return int(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
 
 
 def proof_in(out: Path) -> StoredProof:

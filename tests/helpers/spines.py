@@ -60,12 +60,6 @@ def measurement_matrices(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return problem.marginal_matrix().toarray(), rows[order]
 
 
-def dense_estimate(problem: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Generalised least squares for the leaves' cells, exact values as constraints; estimates and variances."""
-    estimate, D, covariance = _dense_cells(problem, y)
-    return estimate, np.einsum("ij,jk,ik->i", D, covariance, D)
-
-
 def dense_covariance(problem: Problem) -> np.ndarray:
     """Covariance of the desired cells by generalised least squares, (m, m)."""
     _, D, covariance = _dense_cells(problem, np.zeros(problem.observed.size))

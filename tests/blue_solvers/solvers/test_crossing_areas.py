@@ -19,17 +19,10 @@ from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import solve
-from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.oracles.invent import Invented, Kind
 
 EQUAL = Kind(areas="sets", zeros=False, equalities=False)
-WEIGHED = replace(EQUAL, areas="weights")
-ANYTHING = Kind(areas="weights", cellwise=True)
 SEEDS = st.integers(0, 100_000)
-
-
-def some(seed: int, kind: Kind) -> Invented:
-    """The first problem that can be estimated, of a seed or those after it."""
-    return next(found for s in range(seed, seed + 30) if (found := invent(s, kind)) is not None)
 
 
 def require_right(invented: Invented, solver: object) -> None:

@@ -16,7 +16,7 @@ from blue_solvers.results.store import write_result
 from blue_solvers.streaming import DamagedError, Partitions, partition, stream
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
-from tests.helpers.partitioned import digests, invented_problem
+from tests.helpers.partitioned import invented_problem
 from tests.helpers.refused_commands import refusal
 from tests.helpers.spines import consistent_measurements
 
@@ -177,16 +177,6 @@ def test_foreign_files_stay(job: Path) -> None:
     assert [path.read_text() for path in theirs] == ["theirs"] * 3
 
 
-def test_a_folder_that_is_not_ours_is_not_cleaned(job: Path) -> None:
-    (job / "out" / ".work").mkdir(parents=True)
-    theirs = job / "out" / ".work" / "mine"
-    theirs.write_text("theirs")
-    with pytest.raises(FileExistsError, match="it is there already"):
-        stream(job / "in", job / "out")
-    assert theirs.read_text() == "theirs"
-    assert list((job / "out" / ".work").iterdir()) == [theirs]
-
-
 @pytest.mark.parametrize("level", ["../../Evil", "a/b", "..", "new\nline", "x" * 300])
 def test_no_writer_takes_a_geolevel_that_is_a_path(level: str, tmp_path: Path) -> None:
     spine = Spine([-1, 0, 1, 1], ["State", level, "Block", "Block"])
@@ -216,10 +206,3 @@ def test_simulate_takes_no_geoid_that_is_a_path(tmp_path: Path, capsys: pytest.C
     )
     assert not (place / "out").exists()
     assert outside(place) == set()
-
-
-def test_streaming_twice_gives_the_same(job: Path) -> None:
-    stream(job / "in", job / "out")
-    before = digests(job / "out")
-    stream(job / "in", job / "out")
-    assert digests(job / "out") == before

@@ -1,8 +1,6 @@
 """Areas that cross inside the areas of one layer, streamed: beside exact arithmetic, and the same in memory."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -20,8 +18,7 @@ from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples, first_of
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.invent import Invented, Kind, invent
-from tests.helpers.partitioned import KILL_AFTER, digests, read_estimates
-from tests.helpers.places import ROOT
+from tests.helpers.partitioned import read_estimates, require_the_bytes_after_kills
 
 CUT = Kind(areas="cut", zeros=False, equalities=False)
 SEEDS = st.integers(0, 100_000)
@@ -201,19 +198,13 @@ def test_siblings_together_beside_exact_arithmetic(seed: int, share: float) -> N
     require_exact(found, x, variances)
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.slow
-def test_killed_runs_go_on_to_the_same_bytes(seed: int, tmp_path: Path) -> None:
+def test_killed_runs_go_on_to_the_same_bytes(tmp_path: Path) -> None:
     problem = invented()
     y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
     partition(tmp_path / "in", problem, y, at="Tract")
     stream(tmp_path / "in", tmp_path / "whole")
-    rng = np.random.default_rng(seed)
-    for kill in sorted(rng.integers(1, 25, 2).tolist()):
-        call = [sys.executable, "-c", KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "killed"), str(kill), "after"]
-        subprocess.run(call, check=False, cwd=ROOT)
-    stream(tmp_path / "in", tmp_path / "killed")
-    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+    require_the_bytes_after_kills(tmp_path / "in", tmp_path / "whole", tmp_path / "killed")
 
 
 @pytest.fixture

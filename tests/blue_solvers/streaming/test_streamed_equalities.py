@@ -1,6 +1,5 @@
 """Linear combinations of cells of any parts that are known exactly: kept as in memory, or refused."""
 
-import json
 import tempfile
 from pathlib import Path
 
@@ -12,11 +11,10 @@ from scipy import sparse
 
 from blue_solvers import blue
 from blue_solvers.streaming import partition, stream
-from blue_solvers.streaming.job import CHECKSUMS
 from constraint_builders import Problem, Schema, Spine
 from tests.blue_solvers.streaming.known_sums import with_equalities
 from tests.helpers.effort import examples, first_of
-from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, killed_until_done, read_estimates
+from tests.helpers.partitioned import assert_same, proof_in, read_estimates, require_the_bytes_after_kills
 from tests.helpers.spines import SCHEMA
 
 
@@ -100,12 +98,8 @@ def test_killed_runs_with_equalities_end_with_the_same_bytes(tmp_path: Path) -> 
     problem, y = with_equalities(1)
     partition(tmp_path / "in", problem, y, at=problem.spine.levels[2])
     stream(tmp_path / "in", tmp_path / "whole")
-    arguments = [KILL_AFTER, str(tmp_path / "in"), str(tmp_path / "out"), "25", "before"]
-    assert killed_until_done(lambda attempt: arguments, 20) > 1
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
-    said = [(tmp_path / name / CHECKSUMS).read_text() for name in ("out", "whole")]  # with the certificate
-    assert said[0] == said[1]
-    assert json.loads(said[0])["certificate"]["bound"] < 1e-8
+    require_the_bytes_after_kills(tmp_path / "in", tmp_path / "whole", tmp_path / "out")
+    assert proof_in(tmp_path / "out").certificate.bound < 1e-8
 
 
 @pytest.mark.parametrize("variance", [0.0, 4.0])

@@ -2,8 +2,6 @@
 
 import hashlib
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,39 +18,8 @@ from constraint_builders import Problem, Spine
 from constraint_builders.files import measured_level, read_settings, write_noisy_measurements
 from tests.blue_solvers.streaming.uneven_release import SETTINGS, TIGHT, invented_release, settings_of
 from tests.helpers.effort import first_of
-from tests.helpers.partitioned import killed_until_done
-from tests.helpers.places import ROOT
+from tests.helpers.partitioned import peak_of_the_second
 from tests.helpers.refused_commands import refusal
-
-KILL_AFTER = """
-import os, signal, sys
-from blue_solvers.streaming import estimate_measurements
-from constraint_builders.files import read_settings
-left = int(sys.argv[4])
-def counted(step):
-    def replaced(source, target):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        step(source, target)
-    return replaced
-os.replace, os.rename = counted(os.replace), counted(os.rename)
-estimate_measurements(sys.argv[1], read_settings(sys.argv[2]), sys.argv[3], memory=float(sys.argv[5]))
-"""
-MEASURE = """
-import re, sys
-from pathlib import Path
-from blue_solvers.streaming import estimate_measurements
-from constraint_builders.files import read_settings
-def peak():
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-for files, settings, out, memory in (sys.argv[1:5], sys.argv[5:9]):
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = peak()
-    estimate_measurements(files, read_settings(settings), out, memory=float(memory))
-print(peak() - before)
-"""
 
 
 def stored(result: Path) -> dict[tuple[str, str, str], tuple[np.ndarray, np.ndarray]]:
@@ -136,14 +103,6 @@ def test_a_part_of_the_country_and_what_is_told_of_it(release: Path, tmp_path: P
     reading = [f"reading {level}" for level in ("US", "State", "County", "Block")]
     assert told[:4] == [(step, number, 4) for number, step in enumerate(reading)]
     assert told[-1] == ("done", told[-1][2], told[-1][2])
-
-
-@pytest.mark.slow
-def test_killed_again_and_again_it_ends_with_the_same_bytes(release: Path, whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    arguments = [KILL_AFTER, str(release), str(release / "settings.toml"), str(out)]
-    assert killed_until_done(lambda attempt: [*arguments, str(round(3 * 2.2**attempt)), str(TIGHT)], 40) > 2
-    assert digests(out) == digests(whole)
 
 
 def test_damaged_parts_are_named_and_made_anew(release: Path, whole: Path, tmp_path: Path) -> None:
@@ -267,16 +226,12 @@ def test_the_memory_limit_is_kept(release: Path, tmp_path: Path) -> None:
     limit = 1e8
     assert 8 * y.size > 1.1 * limit
 
-    def taken(run: str) -> float:
-        first = [str(release), str(release / "settings.toml"), str(tmp_path / f"small {run}"), str(TIGHT)]
-        second = [
-            str(tmp_path / "release"),
-            str(tmp_path / "release" / "settings.toml"),
-            str(tmp_path / run),
-            str(limit),
-        ]
-        command = [sys.executable, "-c", MEASURE, *first, *second]
-        return float(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    call = "files, out, memory = arguments; "
+    call += "estimate_measurements(files, read_settings(files + '/settings.toml'), out, memory=memory)"
+
+    def taken(run: str) -> int:
+        small = [str(release), str(tmp_path / f"small {run}"), TIGHT]
+        return peak_of_the_second(call, small, [str(tmp_path / "release"), str(tmp_path / run), limit])
 
     peak = taken("run")
     if peak > limit:

@@ -1,8 +1,6 @@
 """Streaming by subtree against the same passes in memory; killed runs, damaged files, the memory limit."""
 
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -22,22 +20,14 @@ from noise_mechanisms import add_noise
 from noise_mechanisms.laws import Rounding
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-from tests.helpers.partitioned import KILL_AFTER, assert_same, digests, invented_problem, killed_until_done
-from tests.helpers.places import ROOT
+from tests.helpers.partitioned import (
+    assert_same,
+    digests,
+    invented_problem,
+    peak_of_the_second,
+    require_the_bytes_after_kills,
+)
 from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
-
-MEASURE = """
-import re, sys
-from pathlib import Path
-from blue_solvers.streaming import stream
-def peak():
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-stream(sys.argv[1], sys.argv[2])
-Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-before = peak()
-stream(sys.argv[3], sys.argv[4], memory=float(sys.argv[5]))
-print(peak() - before)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -202,13 +192,7 @@ def test_a_source_names_recodes_that_nothing_determines(measured: str, wanted: s
 @pytest.mark.few(0)
 def test_killed_again_and_again_it_ends_with_the_same_bytes(job, tmp_path: Path) -> None:
     folder, _, _ = job
-    out = tmp_path / "out"
-    moments = ("before", "after")
-    arguments = [KILL_AFTER, str(folder / "in"), str(out), "20"]
-    assert killed_until_done(lambda attempt: [*arguments, moments[attempt % 2]], 60) > 2
-    assert digests(out) == digests(folder / "out")
-    assert (out / "checksums.json").read_text() == (folder / "out" / "checksums.json").read_text()
-    assert not list(out.rglob(".*.part"))
+    require_the_bytes_after_kills(folder / "in", folder / "out", tmp_path / "out")
 
 
 def test_damaged_and_missing_parts_are_named_and_the_others_done(job, tmp_path: Path) -> None:
@@ -313,9 +297,8 @@ def test_the_memory_limit_is_kept(counties: int, blocks: int, tmp_path: Path) ->
     cut = partition(tmp_path / "in", large, y, memory=limit)
     assert len(cut.parts) == counties
     partition(tmp_path / "small", *wide_tables(2, 2), at="C")
-    arguments = [str(tmp_path / name) for name in ("small", "first", "in", "second")] + [str(limit)]
-    command = [sys.executable, "-c", MEASURE, *arguments]
-    taken = int(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    runs = [[str(tmp_path / name) for name in names] for names in (("small", "first"), ("in", "second"))]
+    taken = peak_of_the_second(f"stream(*arguments, memory={limit} if arguments[0].endswith('in') else None)", *runs)
     assert limit / 20 < taken <= limit  # far less would mean that nothing was measured
 
 

@@ -395,11 +395,6 @@ def with_equalities(described: Description) -> bool:
     return described.equalities is not None
 
 
-def with_zeros(described: Description) -> bool:
-    """Whether cells are structural zeros."""
-    return bool(described.zeros)
-
-
 def in_a_tree_with_equalities(described: Description) -> bool:
     """Whether there are geounits, and equalities between their cells."""
     return described.parent is not None and described.equalities is not None
