@@ -84,6 +84,7 @@ class FreeCells:
         self.parts = {number: slice(*own) for number, own in zip(cells, pairwise(ends), strict=True)}
         self.size, self.left_to_root = ends[-1], np.zeros(0, dtype=np.intp)
         self.root_costs = np.zeros(places.levels[0].width)
+        self._of_claims: tuple[tuple[bytes, ...], FreeCells | None] = (), None
         if not self.size:
             return
         self._sums = SumsOfCells(places, cells, claimed or (lambda placed: placed.variance), of_part)
@@ -117,7 +118,7 @@ class FreeCells:
 
     def without_claims(self, claimed: Callable[[LevelTable], Float]) -> FreeCells | None:
         """Those of which nothing is claimed, tables being given by theirs, (G, cells); None without any."""
-        found = dict[int, tuple[Index, Index]]()
+        found, tables = dict[int, tuple[Index, Index]](), self._places.level_tables
         for number, (row, column) in self.cells.items():
             some = self._places.leaves[number]
             level, told = self._places.levels[some.level], some.told
@@ -130,7 +131,11 @@ class FreeCells:
         are_all = sum(row.size for row, _ in found.values()) == self.size
         if are_all and np.isfinite(self.cost).all() and not self._chosen.depends and not self.to_root.any():
             return self  # measured sums of these places tell all of them
-        return FreeCells(self._places, found, claimed=claimed)
+        cells = (own for both in found.values() for own in both)
+        key = tuple(own.tobytes() for own in (*cells, *(np.isfinite(claimed(placed)) for placed in tables)))
+        if key != self._of_claims[0]:  # most answers say nothing of the same cells
+            self._of_claims = key, FreeCells(self._places, found, claimed=claimed)
+        return self._of_claims[1]
 
     def solved(self, claimed: Claimed, cells: Callable[[int], Float]) -> Float:
         """Cells, (size,), with which sums are what is claimed, beside the others of leaves by number; NaN of some."""

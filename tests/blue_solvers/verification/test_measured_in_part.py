@@ -192,6 +192,18 @@ def test_equalities_say_nothing_of_cells_that_no_sums_tell_apart(areas: Areas | 
     assert certify(problem, y, M @ counts).bound > 1.99
 
 
+def test_answers_that_say_nothing_of_other_cells_are_proved_by_other_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept of an answer is of no use to one that is silent elsewhere."""
+    monkeypatch.setattr(certificate, "MOST_LISTED", 0)
+    problem, y = suppressed(np.random.default_rng(0))
+    right, again = blue(problem).estimate(y, certify=False).values, Certifier(problem)
+    lost = np.flatnonzero(problem.unmeasured)
+    silent = [np.where(np.isin(np.arange(y.size), lost[i::3]), np.nan, right) for i in (0, 1, 2, 1, 0)]
+    proofs = [Certifier(problem).certify(y, x).bound for x in silent]
+    assert max(proofs) < 1e-9
+    assert [again.certify(y, x).bound for x in silent] == pytest.approx(proofs, rel=1e-3)
+
+
 def test_what_no_sums_determine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three sums of pairs of three cells, which go in a circle, where none may be solved for together."""
     detailed = np.array([[np.inf], [np.inf], [np.inf], [1.0]])
