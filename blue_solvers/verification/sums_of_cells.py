@@ -133,7 +133,9 @@ def _said_beside(places: PlacedTables, cells: Sought) -> tuple[sparse.csr_array,
     found, end, known = list[Entries](), 0, places.known
     for number, (row, _) in cells.items():
         margins, (cut, (_, width)), used = places.leaves[number].margins, places.cuts[number], np.unique(row)
-        for pair, margin in margins.pairs.items() if margins is not None else ():
+        if margins is None:
+            continue
+        for pair, margin in margins.pairs.items():
             for k, into, sign in zip(pair, margin.into, (1.0, -1.0), strict=True):
                 free = np.flatnonzero(margins.free[margins.columns[k]])
                 rows = end + np.arange(used.size)[:, None] * margin.size + into[free]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +49,6 @@ from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map
 
 FEW_LEVELS = 64  # of all axes that are summed over: numpy takes up to 0.4 ms, and importing numba 400
-RUN, LARGE = 2**15, 2**11  # cells of tables worked on at a time, and of one that is worked on alone
 EXTREMES = (np.maximum, 1), (np.minimum, -1)
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
@@ -155,22 +153,7 @@ class Separated:
 
     def norms(self, cells: Float) -> Float:
         """Of every table, (tables,), of cells (S,)."""
-        starts, found = self.tables.offsets, np.empty(self.tables.sizes.size)
-        for first, last in pairwise(self._runs):
-            own = cells[starts[first] : starts[last]]
-            if last == first + 1:
-                found[first] = np.einsum("i,i->", own, own)  # in one thread
-            else:
-                found[first:last] = np.add.reduceat(own * own, starts[first:last] - starts[first])
-        return np.sqrt(found)
-
-    @cached_property
-    def _runs(self) -> list[int]:
-        """Where runs of tables begin that fit a cache together, or are a large one, and where the last ends."""
-        starts, large = self.tables.offsets[:-1], self.tables.sizes > LARGE
-        begins = (np.diff(starts // RUN, prepend=-1) > 0) | large
-        begins[1:] |= large[:-1]
-        return [*np.flatnonzero(begins).tolist(), starts.size]
+        return np.sqrt(np.add.reduceat(cells * cells, self.tables.offsets[:-1]))
 
 
 def certify_wide(
