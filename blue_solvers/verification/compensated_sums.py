@@ -16,7 +16,6 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import compiled, has_numba
 
 FEW = 7  # cells of a row that are not worth lanes
-PART = 4096  # cells of a row that are at hand together, in a processor's cache
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
 RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
@@ -201,56 +200,41 @@ def _walk(
     up: bool,
 ) -> None:
     """Add given cells, (1 or 2, S), to sums, (2, T), or if not `up` sums to cells: `add_up`, and `spread_out`."""
-    number, both = 0, given.shape[0] > 1
-    while number < steps.shape[0]:
-        start, apart, rows, count, _, _, first, _ = steps[number]
-        end = _last_alike(steps, number)
+    both = given.shape[0] > 1
+    for step in range(steps.shape[0]):
+        start, apart, rows, count, sums, wide, first, to = steps[step]
+        run = -first
         for row in range(rows):
             begin = start + row * apart
-            for cell in range(0, count, PART):  # while these are at hand
-                last = min(cell + PART, count)
-                for step in range(number, end):
-                    sums, wide, run, to = steps[step, 4], steps[step, 5], -steps[step, 6], steps[step, 7]
-                    for k in range(
-                        starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
-                    ):
-                        weight, place, i = weights[k] if first >= 0 else 1.0, sums, cell
-                        place += wide * (areas[k] if first >= 0 else k)
-                        while i < last and ((to < 0 and (up or count > FEW)) or run > 1):  # in lanes
-                            j, size = i, last - i
-                            if to >= 0:
-                                j, size = into[to + i // run] + i % run, min(run - i % run, size)
-                            source, target = (begin + i, place + j) if up else (place + j, begin + i)
-                            _add_alike(given, source, weight, changed, target, size)
-                            i += size
-                        while up and i < last:
-                            j = into[to + i]
-                            high, low, after = changed[0, place + j], changed[1, place + j], min(i + TOGETHER, last)
-                            while i < after and into[to + i] == j:
-                                term, rest = _product(weight, given[0, begin + i])
-                                if both:
-                                    rest += weight * given[1, begin + i]
-                                high, low = _add(high, low + rest, term)
-                                i += 1
-                            changed[0, place + j] = high + low
-                            changed[1, place + j] = low - (changed[0, place + j] - high)
-                        for own in range(i, last):
-                            source, at = place + (into[to + own] if to >= 0 else own), begin + own
-                            term, rest = _product(weight, given[0, source])
-                            if both:
-                                rest += weight * given[1, source]
-                            changed[0, at], changed[1, at] = _plus(changed[0, at], changed[1, at] + rest, term)
-        number = end
-
-
-def _last_alike(steps: Integers, number: int) -> int:
-    """The end of steps, (steps, 8), from one on, that are of the same rows, each in an area of its own."""
-    end = number + 1
-    while end < steps.shape[0] and steps[number, 6] < 0 and steps[end, 6] < 0:
-        if steps[end, 0] != steps[number, 0] or steps[end, 2] != steps[number, 2] or steps[end, 3] != steps[number, 3]:
-            break
-        end += 1
-    return end
+            for k in range(
+                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
+            ):
+                weight, place, i = weights[k] if first >= 0 else 1.0, sums, 0
+                place += wide * (areas[k] if first >= 0 else k)
+                while i < count and ((to < 0 and (up or count > FEW)) or run > 1):  # in lanes
+                    j, size = i, count - i
+                    if to >= 0:
+                        j, size = into[to + i // run] + i % run, min(run - i % run, size)
+                    source, target = (begin + i, place + j) if up else (place + j, begin + i)
+                    _add_alike(given, source, weight, changed, target, size)
+                    i += size
+                while up and i < count:
+                    j = into[to + i]
+                    high, low, after = changed[0, place + j], changed[1, place + j], min(i + TOGETHER, count)
+                    while i < after and into[to + i] == j:
+                        term, rest = _product(weight, given[0, begin + i])
+                        if both:
+                            rest += weight * given[1, begin + i]
+                        high, low = _add(high, low + rest, term)
+                        i += 1
+                    changed[0, place + j] = high + low
+                    changed[1, place + j] = low - (changed[0, place + j] - high)
+                for own in range(i, count):
+                    source, at = place + (into[to + own] if to >= 0 else own), begin + own
+                    term, rest = _product(weight, given[0, source])
+                    if both:
+                        rest += weight * given[1, source]
+                    changed[0, at], changed[1, at] = _plus(changed[0, at], changed[1, at] + rest, term)
 
 
 def _add_alike(cells: Float, begin: int, weight: float, total: Float, end: int, count: int) -> None:

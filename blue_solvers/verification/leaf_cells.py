@@ -115,15 +115,12 @@ def length_of(cells: Cells) -> float:
 
 def weighed(cells: Float, variance: Float) -> float:
     """Squares of cells, (rows, cells), in variances; nothing is nothing however large a variance is."""
-    variance, own, alike = once(variance), once(cells), 1
-    if np.isfinite(variance).all():
-        if variance.shape[1] == 1:
-            alike = cells.shape[1] if own.shape[1] == 1 else 1
-            squares = np.square(own[:, 0]) if own.shape[1] == 1 else np.einsum("ij,ij->i", own, own)
-            return alike * float(np.einsum("i,i->", squares, variance[:, 0]))
-        return float(np.einsum("ij,ij,ij->", cells, cells, np.broadcast_to(variance, cells.shape)))
-    with np.errstate(invalid="ignore"):
-        return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())
+    if not np.isfinite(variance := once(variance)).all():
+        with np.errstate(invalid="ignore"):
+            return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())
+    if variance.shape[1] == 1:
+        return float(np.einsum("i,i->", np.einsum("ij,ij->i", cells, cells), variance[:, 0]))  # in one thread
+    return float(np.einsum("ij,ij,ij->", cells, cells, variance))
 
 
 def hand_down(areas: dict[int, Reach], handed: Sequence[Handed], said: Cells) -> float:
