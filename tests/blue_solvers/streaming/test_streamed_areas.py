@@ -18,7 +18,7 @@ from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples, first_of
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.invent import Invented, Kind, invent
-from tests.helpers.partitioned import read_estimates, require_the_bytes_after_kills
+from tests.helpers.partitioned import digests, read_estimates, require_the_bytes_after_kills
 
 CUT = Kind(areas="cut", zeros=False, equalities=False)
 SEEDS = st.integers(0, 100_000)
