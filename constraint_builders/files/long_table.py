@@ -51,7 +51,7 @@ def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
     Parameters
     ----------
     problem : Problem
-        With uncorrelated noise, without zeros and equalities.
+        With uncorrelated noise, without zeros and equalities. Readers are to be told its law, if it is not Gaussian.
     y : array_like, (n,)
         Values over its observed layout; NaN, where nothing was measured, becomes an empty value.
 
@@ -62,13 +62,19 @@ def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
     Raises
     ------
     ValueError
-        If the noise is correlated, there are zeros or equalities, or `y` has another length or no value of a cell.
+        If the noise is correlated or has a mean, there are zeros or equalities, or `y` has another length or no value
+        of a cell.
     """
     if problem.covariance is not None:
         raise ValueError("a long table holds variances only: this problem's noise is correlated")
     for what, own in {"structural zeros": problem.zeros, "equalities": problem.equalities}.items():
         if own is not None:
             raise ValueError(f"a long table holds measurements only: this problem has {what}, which would be lost")
+    if not isinstance(law := problem.noise.law, str) and law.mean:
+        raise ValueError(
+            f"a long table holds variances only: the mean of the law {law!r} would be lost; write the values alone, "
+            "and give the law where they are read, noise="
+        )
     columns = _vectors(problem.observed, value=y, variance=problem.variances)
     refuse_unreadable(problem, columns[0].to_numpy())
     columns[0] = columns[0].fill_nan(None)

@@ -28,6 +28,7 @@ from constraint_builders.files import (
     write_frame,
 )
 from constraint_builders.files.new_files import replacing
+from noise_mechanisms.laws import Rounding
 from tests.helpers.every import cases, every
 from tests.helpers.refused import refused
 
@@ -86,10 +87,12 @@ def test_round_trip_in_any_order(
     ({}, [3.0, np.inf, 2.0], r"table 'sex', cell \(sex=0\) is infinite"),
     ({"zeros": {"sex": [True, False]}}, [2.0, 0.0, 2.0], "structural zeros, which would be lost"),
     ({"equalities": ([[0.0, 1.0, -1.0]], [0.0])}, [2.0, 1.0, 1.0], "equalities, which would be lost"),
+    ({"noise": Rounding(10)}, [20.0, 10.0, 10.0], r"the mean of the law Rounding\(base=10\) would be lost"),
 )
 def test_what_a_table_would_lose_is_not_written(more: dict[str, Any], y: list[float], message: str) -> None:
     """An empty value is read as one that was not measured."""
-    problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0}, **more)
+    variance = more["noise"].variance if "noise" in more else 1.0
+    problem = Problem(Schema({"sex": 2}), {"total": variance, "sex": variance}, **more)
     with pytest.raises(ValueError, match=message):
         measurements_frame(problem, y)
 
