@@ -84,7 +84,8 @@ def joint(
     ------
     ValueError
         If no schema refines the others, `recodes` names a factor that none has, levels or leaves differ, noise is of
-        several laws, or correlated in ways that cannot be joined; or as `Problem`. The problem is named.
+        several laws, or correlated in ways that cannot be joined, or figures of two problems are copies of one
+        measurement by their law; or as `Problem`. The problem is named.
 
     Examples
     --------
@@ -200,8 +201,28 @@ def _joined(
         )
     )
     together = together.replace(understood=_understood(products), sources=_sources(products))
+    _refuse_copies(together, [len(own.observed_tables) for own in problems])
     covariance = joined_covariance({name: own.noise for name, own in products.items()})
     return together if covariance is None else together.with_covariance(covariance), apart
+
+
+def _refuse_copies(together: Problem, counts: Sequence[int]) -> None:
+    """Raise `ValueError` where products, of so many tables, measured one place by a law that makes figures copies."""
+    law, seen = together.noise.law, dict[tuple[str, bytes, bytes], int]()
+    if isinstance(law, str) or law.copies_are_independent:
+        return
+    noisy, product = ~(together.exact | together.unmeasured), np.repeat(np.arange(len(counts)), counts)
+    for index, (level, table) in enumerate(zip(together.observed_levels, together.observed_tables, strict=True)):
+        areas, block = together.leaves_of(level).sorted_indices(), together.observed.block(index)
+        for number in np.flatnonzero(noisy[block].reshape(-1, table.size).any(axis=1)).tolist():
+            own = slice(*areas.indptr[number : number + 2])
+            first = seen.setdefault((table.name, areas.indices[own].tobytes(), areas.data[own].tobytes()), index)
+            if product[first] != product[index]:
+                names = " and ".join(repr(together.observed.names[i]) for i in (first, index))
+                raise ValueError(
+                    f"tables {names} have figures of one place, which by {law!r} are copies of one measurement: leave "
+                    "one of them out"
+                )
 
 
 def _understood(products: Mapping[str, Problem]) -> Understood:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -11,6 +12,7 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import blue, estimate
 from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, joint
 from constraint_builders.files.settings import production_settings
+from noise_mechanisms.laws import RandomRounding, Rounding
 from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
 from tests.helpers.refused import refused
@@ -354,3 +356,17 @@ def test_truth_is_of_the_same_cells_where_tables_are_put_by_layers() -> None:
 )
 def test_what_does_not_fit_is_refused_by_name(problems: list, options: dict) -> None:
     joint(*problems, **options)
+
+
+def test_rounded_figures_of_one_place_are_not_taken_from_two_products() -> None:
+    """Each would count as a measurement of its own, and standard errors be too small by a root of 2."""
+    ages, both = Schema({"age": 3}), Schema({"sex": 2, "age": 3})
+    for law, is_copied in ((Rounding(10), True), (RandomRounding(10), False)):
+        one = Problem(ages, {"age": law, "total": law})
+        assert joint(one, Problem(both, {"sex": law, "sex * age": law})).noise == law
+        other = Problem(both, {"age * sex": law, "age": law})
+        if is_copied:
+            with pytest.raises(ValueError, match=r"'age'\) and \('all \(2\)', 'age'\) have figures of one place"):
+                joint(one, other)
+        else:
+            assert joint(one, other).noise == law
