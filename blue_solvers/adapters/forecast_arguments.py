@@ -112,7 +112,7 @@ def own_covariance(covariance: Any) -> ErrorCovariance:
 
 def refuse_incoherent(equations: sparse.csr_array, mean: Float) -> None:
     """`ValueError` for reconciled forecasts (n, K) that do not add up, as a singular covariance may leave them."""
-    if abs(equations @ mean).max(initial=0) > _ROUNDING * max(1.0, float(abs(mean).max(initial=0))):
+    if abs(equations @ mean).max(initial=0) > _ROUNDING * abs(mean).max(initial=0):
         raise ValueError(
             "the covariance is singular, and leaves no error in sums of y_hat that do not add up: use 'mint_shrink', "
             "or another covariance"

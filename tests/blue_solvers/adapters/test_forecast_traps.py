@@ -108,6 +108,8 @@ def test_singular_covariances_of_residuals() -> None:
     own = ExactMinTrace("mint_cov")
     with pytest.raises(ValueError, match="singular, and leaves no error in sums of y_hat that do not add up"):
         own.fit(GROUPED, y_hat, projection(np.eye(9)) @ values, adding_up)
+    with pytest.raises(ValueError, match="singular, and leaves no error in sums of y_hat that do not add up"):
+        own.fit(GROUPED, 1e-9 * y_hat, 1e-9 * projection(np.eye(9)) @ values, 1e-9 * adding_up)  # of any unit
     coherent = projection(np.eye(9)) @ y_hat
     own.fit(GROUPED, coherent, projection(np.eye(9)) @ values, adding_up)
     np.testing.assert_allclose(own.predict()["mean"], coherent, rtol=1e-9)
