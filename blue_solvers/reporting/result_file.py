@@ -180,7 +180,8 @@ def _distance(own: Float, other: Float, errors: Float) -> float:
     both_nothing = np.isnan(own) & np.isnan(other)
     apart = np.where(both_nothing, 0.0, abs(own - other))
     exact = ~(errors > 0) & ~both_nothing
-    apart[exact & (apart <= 1e-9 * np.maximum(1.0, abs(other)))] = 0.0
+    size = np.nan_to_num(abs(other))
+    apart[exact & (apart <= np.maximum(1e-9 * size, 1e-12 * size.max(initial=0.0)))] = 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         distances = np.where(apart == 0, 0.0, apart / errors)
     return float(np.where(np.isnan(distances), np.inf, distances).max(initial=0.0))

@@ -1,5 +1,6 @@
 """Numbers of a file of estimates that somebody changed are noticed on its page, which shows them as they are."""
 
+import tempfile
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,7 @@ import pytest
 from blue_solvers import examples
 from blue_solvers.cli import main
 from tests.helpers.effort import lengths
+from tests.helpers.every import every
 from tests.helpers.html_outline import outline
 
 
@@ -30,3 +32,18 @@ def test_a_figure_that_was_changed_in_a_file_is_noticed(tmp_path: Path, column: 
         certificate = next(own for own in page.all("div") if own.all("dt") and own.all("dt")[0].text == "Certificate")
         assert ("Bounds of 1 row" in page.text) == (row >= 0)
         assert ("not the best estimate" in certificate.text) == (row >= 0 and column in ("estimate", "std_error"))
+
+
+@every("unit", [1.0, 1e-9])
+def test_an_exact_figure_that_was_changed_is_noticed_in_any_unit(unit: float) -> None:
+    folder = Path(tempfile.mkdtemp())
+    noisy, result, out = (folder / name for name in ("noisy.csv", "result.csv", "page.html"))
+    figures = pl.DataFrame({"sex": ["*", "f", "m"], "value": [12.0, 5.0, 8.0], "std_error": [0.0, 1.0, 1.0]})
+    figures.with_columns(pl.col("value", "std_error") * unit).write_csv(noisy)
+    assert main(["estimate", str(noisy), "--digits", "all", "--out", str(result)]) == 0
+    written = pl.read_csv(result)
+    for moved in (0.0, 0.5 * unit):
+        exact = (pl.col("std_error") == 0).cast(pl.Float64)
+        written.with_columns(pl.col("estimate", "lower", "upper") + moved * exact).write_csv(result)
+        assert main(["report", str(result), "--measured", str(noisy), "--out", str(out)]) == 0
+        assert ("not the best estimate" in out.read_text(encoding="utf-8")) == (moved > 0)
