@@ -92,13 +92,6 @@ def test_the_paper_s_widths_of_a_state() -> None:
     assert other == pytest.approx(26.5573, abs=1e-4)
 
 
-def test_demographic_and_housing() -> None:
-    problem = gallery.dhc()
-    assert len(problem.desired.names) == 32
-    assert problem.desired.size == 43 * 3 * 117 * 3 * 64
-    assert len(problem.observed.names) == 5  # the text's three give widths that are not the paper's
-
-
 @pytest.mark.parametrize("max_way", [1, 2])
 def test_adult(max_way: int) -> None:
     problem = gallery.adult(max_way)

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import blue, estimate
-from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, joint
+from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, joint
 from constraint_builders.files.settings import production_settings
 from noise_mechanisms.laws import RandomRounding, Rounding
 from tests.helpers.dense_algebra import least_squares
@@ -130,42 +130,6 @@ def test_zeros_and_equalities_go_along(seed: int) -> None:
     P = blue(joint(*own.problems))
     np.testing.assert_allclose(P @ np.concatenate(own.measurements) + P.offset, values, rtol=1e-7, atol=1e-6)
     np.testing.assert_allclose(P.variances(), variances, rtol=1e-6, atol=1e-8)
-
-
-def test_spines_that_differ_below_the_county_over_the_same_blocks() -> None:
-    schema = Schema({"age": 4}, recodes={"age": {"adult": ["no", "no", "yes", "yes"]}})
-    parents = [-1, 0, 0, 1, 1, 2, 2]
-    levels = ["County", "Tract", "Tract", *["Block"] * 4]
-    first = Spine(parents, levels, ["c", "t1", "t2", "w", "x", "y", "z"])
-    second = Spine(parents, levels, ["c", "s1", "s2", "y", "w", "z", "x"])
-    at = {"County": {"total": 1.0}, "Tract": {"adult": 2.0}, "Block": {"adult": 3.0}}
-    coarse = Problem(Schema({"adult": ["no", "yes"]}), at, spine=first)
-    fine = Problem(schema, {**at, "Block": {"age": 4.0}}, spine=second)
-    problem = joint(coarse, fine, names=["PL94", "DHC"], desired={"Tract (DHC)": ["age"], "Leaf": ["total"]})
-    assert problem.areas.names("Leaf") == ("w", "x", "y", "z")
-    assert problem.areas.leaves_of(problem.areas.level_index("Tract (DHC)")).toarray().tolist() == [
-        [1, 0, 1, 0],
-        [0, 1, 0, 1],
-    ]
-    truth = np.arange(16.0).reshape(4, 4)  # blocks w to z by age
-    adult = truth.reshape(4, 2, 2).sum(axis=2)
-    mine = coarse.vector(
-        {
-            ("County", "total"): [120.0],
-            ("Tract", "adult"): [adult[:2].sum(0), adult[2:].sum(0)],
-            ("Block", "adult"): adult,
-        }
-    )
-    turned = [2, 0, 3, 1]
-    other = fine.vector(
-        {
-            ("County", "total"): [120.0],
-            ("Tract", "adult"): [adult[[0, 2]].sum(0), adult[[1, 3]].sum(0)],
-            ("Block", "age"): truth[turned],
-        }
-    )
-    found = blue(problem) @ np.concatenate([mine, other])
-    np.testing.assert_allclose(found, [*truth[[0, 2]].sum(0), *truth[[1, 3]].sum(0), *truth.sum(axis=1)], atol=1e-10)
 
 
 def test_leaves_keep_the_order_and_the_name_that_the_only_product_with_tables_of_them_has() -> None:

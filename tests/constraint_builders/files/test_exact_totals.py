@@ -15,7 +15,6 @@ from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
 from tests.helpers.every import cases
-from tests.helpers.refused_commands import refusal
 
 TEXT = """
 geolevels = ["US", "State", "County"]
@@ -144,15 +143,6 @@ def test_totals_that_contradict_constraints_are_refused(folder: Path) -> None:
 def test_totals_far_from_all_measurements_are_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"row 2: the total is 9,000, and it was measured as \d{3}\.\d .*no noise"):
         read_noisy_measurements(folder, SETTINGS, totals=read_totals(totals(folder, "geocode,total\n045,9000\n")))
-
-
-def test_totals_are_for_folders(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    table = folder.parent / "noisy.csv"
-    table.write_text("table,value,variance\ntotal,1,1\n")
-    path = totals(folder, "geocode,total\n045,203\n")
-    assert "--totals" in refusal(
-        capsys, "estimate", str(table), "--totals", path, "--out", str(folder.parent / "out.csv")
-    )
 
 
 def test_a_total_of_some_children_is_given_once(folder: Path) -> None:

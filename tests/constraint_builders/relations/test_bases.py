@@ -30,6 +30,7 @@ def relabelled(groups: list[int]) -> list[int]:
 
 
 @given(PARTITIONS)
+@example([[0, 0, 1, 1, 2, 2], [0, 0, 1, 2, 1, 2]])  # which cross within a group of both
 @example([*CROSSING, [0, 1, 0, 2, 3, 2]])  # which refines the second alone, and crosses the others
 @example([[0, 1, 0, 2, 3, 2], *CROSSING])
 @example([*CROSSING, [0, 0, 1, 2, 2, 3]])

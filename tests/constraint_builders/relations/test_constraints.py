@@ -8,28 +8,7 @@ import pytest
 
 from constraint_builders import Problem, Schema, gallery, memory
 from tests.helpers.every import every
-from tests.helpers.exact_reference import exact_rank, rational_rank, stacked
-
-
-@every(
-    "recodes",
-    [
-        {"young": [0, 0, 0, 1, 1, 1], "fine": [0, 0, 1, 2, 2, 3]},  # nested
-        {"halves": [0, 0, 0, 1, 1, 1], "parity": [0, 1, 0, 1, 0, 1]},  # cross, join is the total
-        {"x": [0, 0, 1, 1, 2, 2], "y": [0, 0, 1, 2, 1, 2]},  # cross within one group of the other
-        {"same": [0, 0, 1, 1, 2, 2], "renamed": [1, 1, 0, 0, 2, 2]},  # one partition under two names
-    ],
-)
-def test_recodes(recodes: dict) -> None:
-    schema = Schema({"age": 6, "sex": 2}, recodes={"age": recodes})
-    one, two = recodes
-    names = [one, two, f"sex * {one}", f"sex * {two}", "detailed", "sex", "age"]
-    problem = Problem(schema, dict.fromkeys(names, 1.0))
-    A = problem.constraint_matrix()
-    assert problem.rank == exact_rank(schema, names) == rational_rank(A.toarray())
-    assert not (A @ stacked(schema, names)).any()
-    assert rational_rank(problem.constraint_matrix("all").toarray()) == problem.rank
-    assert np.array_equal(A.toarray(), np.round(A.toarray()))
+from tests.helpers.exact_reference import exact_rank
 
 
 def test_recodes_without_a_common_basis_are_eliminated_exactly() -> None:
