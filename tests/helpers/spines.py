@@ -62,19 +62,10 @@ def measurement_matrices(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def dense_covariance(problem: Problem) -> np.ndarray:
     """Covariance of the desired cells by generalised least squares, (m, m)."""
-    _, D, covariance = _dense_cells(problem, np.zeros(problem.observed.size))
-    return D @ covariance @ D.T
-
-
-def _dense_cells(problem: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimates of the desired cells; these as sums of the leaves' cells, and the covariance of the latter."""
     M, D = measurement_matrices(problem)
-    exact = problem.exact
-    noisy = ~exact & ~problem.unmeasured
-    start, free = np.zeros(M.shape[1]), np.eye(M.shape[1])
-    if exact.any():
-        start = np.linalg.lstsq(M[exact], y[exact], rcond=None)[0]
-        _, singular, right = np.linalg.svd(M[exact])
+    noisy, free = ~problem.exact & ~problem.unmeasured, np.eye(M.shape[1])
+    if problem.exact.any():
+        _, singular, right = np.linalg.svd(M[problem.exact])
         free = right[int((singular > 1e-10 * singular[0]).sum()) :].T
     precision = 1 / problem.variances[noisy]
     # The rank is that of the unweighted rows: precisions differ by decades.
@@ -82,14 +73,9 @@ def _dense_cells(problem: Problem, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     seen = free @ right[: int((singular > 1e-9).sum())].T
     # Orthogonal factors of the weighted rows, the heaviest first: normal equations would square their condition.
     heaviest = np.argsort(-precision, kind="stable")
-    roots = np.sqrt(precision[heaviest])
-    Q, R = np.linalg.qr(roots[:, None] * (M[noisy] @ seen)[heaviest])
-    spread = seen @ np.linalg.inv(R)
-    cells = start
-    for _ in range(2):  # the second time mends the rounding of the first
-        cells = cells + spread @ (Q.T @ (roots * (y[noisy] - M[noisy] @ cells)[heaviest]))
-    covariance = spread @ spread.T
-    return D @ cells, D, covariance
+    R = np.linalg.qr(np.sqrt(precision[heaviest])[:, None] * (M[noisy] @ seen)[heaviest], mode="r")
+    spread = D @ seen @ np.linalg.inv(R)
+    return spread @ spread.T
 
 
 def consistent_measurements(problem: Problem, seed: int) -> np.ndarray:

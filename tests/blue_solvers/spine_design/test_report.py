@@ -88,15 +88,6 @@ def test_cells_of_tables_and_any_workload():
         workload_variances(P, np.ones((3, 1)))
 
 
-def test_geounits_of_the_spine_are_entities_too():
-    spine = Spine.from_geoids([f"1{c}{t}0{b:02d}" for c in "01" for t in "01" for b in range(3)], WIDTHS)
-    strategy = even_strategy(spine, ("total",))
-    tracts = Entities.from_labels({"tract": partitions(spine)["Tract"]}, outside=False)
-    problem = strategy.problem(SCHEMA, {"Tract": ["total"]})
-    expected = blue(problem, "cholesky").variances()
-    assert entity_variances(strategy, SCHEMA, tracts, solver="cholesky") == pytest.approx(expected, rel=ROUNDING)
-
-
 def ragged(rng, tracts=4, blocks=9, places=3):
     """A spine of tracts whose blocks lie in random places, and the places."""
     geoids = [f"1{t % 2}{t}0{b:02d}" for t in range(tracts) for b in range(blocks)]
