@@ -32,14 +32,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def here(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Path:
-    """The same, where the command runs."""
-    monkeypatch.chdir(made)
-    capsys.readouterr()
-    return made
-
-
 @cases(
     ("info release", "release is a folder of measurement files: estimate it with blue-solvers estimate release"),
     ("estimate release --within 44001 --within 44009 --out out", "at County there are 44001"),

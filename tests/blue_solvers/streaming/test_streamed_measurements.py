@@ -1,6 +1,5 @@
 """Noisy measurement files streamed to a stored result: as in memory, in limited memory, and again after a kill."""
 
-import hashlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from blue_solvers.streaming.value_files import ValueFiles
 from constraint_builders import Problem, Spine
 from constraint_builders.files import measured_level, read_settings, write_noisy_measurements
 from tests.blue_solvers.streaming.uneven_release import SETTINGS, TIGHT, invented_release, settings_of
+from tests.helpers.disturbances import digests
 from tests.helpers.effort import first_of
 from tests.helpers.partitioned import peak_of_the_second
 from tests.helpers.refused_commands import refusal
@@ -29,11 +29,6 @@ def stored(result: Path) -> dict[tuple[str, str, str], tuple[np.ndarray, np.ndar
         for place in (result / "estimates").glob("*.parquet")
         for table, code, estimate, error in pl.read_parquet(place).iter_rows()
     }
-
-
-def digests(result: Path) -> dict[str, str]:
-    files = [path for path in sorted(result.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(result)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(scope="module")
