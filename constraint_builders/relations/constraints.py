@@ -86,11 +86,6 @@ class SelfConsistency(ABC):
     def _count_between(self, has: Flags) -> int:
         """Their number, with flags of the measured places, (N,)."""
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The observed tables."""
-        return self._tables
-
     def components(self, table: Table) -> Iterator[tuple[Component, int]]:
         """The components of a table of factors in use, with the number of functionals in each."""
         return self._functionals.components(table)

@@ -11,7 +11,9 @@ from scipy import sparse
 from blue_solvers import blue, estimate
 from blue_solvers.nonnegative import nnls
 from constraint_builders import Areas, Problem, Schema, joint
+from constraint_builders.description.common_schema import CountedParts
 from constraint_builders.description.schema import Recode
+from constraint_builders.joint_problem import joint_parts
 from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples, lengths
 from tests.helpers.every import cases
@@ -146,6 +148,17 @@ def test_householders_are_occupied_units_in_every_estimate() -> None:
     both = found.variances[together.desired.slice(("Block (households)", "sex * pair"))]
     assert (both < blue(alone).variances()).all()
     assert found.certificate().bound < 1e-6
+
+
+def test_parts_of_products_may_leave_cells_open() -> None:
+    """Of three tenures one was measured, and householders are the sum of all."""
+    persons = Problem(PERSONS, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
+    tenure = np.tile([1.0, np.inf, np.inf], (5, 1))
+    units = Problem(Schema({"tenure": 3}), {"Block": {"tenure": tenure}}, areas=tracts(), undetermined="nan")
+    parts = CountedParts({"units": {"relgq": ["0", "1"]}}, own=("tenure",))
+    together, _ = joint_parts([persons, units], ["persons", "units"], parts, recodes={}, desired=None)
+    values = estimate(together, np.ones(together.observed.size)).values
+    assert np.count_nonzero(np.isnan(values)) == 2 * len(BLOCKS)
 
 
 def tracts() -> Areas:

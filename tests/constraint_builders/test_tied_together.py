@@ -27,16 +27,18 @@ def draw(rng: np.random.Generator, kind: str) -> tuple[Problem, np.ndarray]:
     """A problem, and what each of its observed cells counts, (n, leaves * 6)."""
     levels = {"flat": {"": np.ones((1, 1))}, "spine": PLACES, "areas": CROSSING}[kind]
     observed: dict[str, Any] = {}
-    rows = []
+    rows, alike = [], rng.random() < 0.5  # in all cells of a place
     for level, members in levels.items():
         chosen = [name for name in SHAPES if rng.random() < (0.6 if kind == "flat" else 0.4)]
         if level in ("", "D") and not chosen:
             chosen = ["b * a"]
         for name in chosen:
             shape = SHAPES[name] if kind == "flat" else (len(members), *SHAPES[name])
-            variances = rng.uniform(1, 4, shape)
-            variances = np.where(rng.random(shape) < 0.25 * rng.integers(2), np.inf, variances)
-            variances = np.where(rng.random(shape) < 0.2 * rng.integers(2), 0.0, variances)
+            drawn = [1 if alike and (axis or kind == "flat") else size for axis, size in enumerate(shape)]
+            variances = rng.uniform(1, 4, drawn)
+            variances = np.where(rng.random(drawn) < 0.25 * rng.integers(2), np.inf, variances)
+            variances = np.where(rng.random(drawn) < 0.2 * rng.integers(2), 0.0, variances)
+            variances = np.broadcast_to(variances, shape).copy()
             (observed if kind == "flat" else observed.setdefault(level, {}))[name] = variances
             rows.append(np.kron(members, COUNTS[name]))
     geography: dict[str, Any] = {}

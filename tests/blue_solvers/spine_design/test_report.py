@@ -84,8 +84,9 @@ def test_cells_of_tables_and_any_workload():
     dense = np.diag(W.T @ (P @ np.diag(problem.variances) @ (P @ np.eye(P.shape[1])).T) @ W)
     assert by_sex.ravel() == pytest.approx(dense, rel=ROUNDING)
     assert workload_variances(P, W.toarray()) == pytest.approx(dense, rel=ROUNDING)
-    with pytest.raises(ValueError, match=r"the workload has 3 rows, the desired layout"):
-        workload_variances(P, np.ones((3, 1)))
+    for wrong, said in ((np.ones((3, 1)), "has 3 rows, the desired layout"), ([[np.nan]], "holds NaN or infinite")):
+        with pytest.raises(ValueError, match=f"the workload {said}"):
+            workload_variances(P, wrong)
 
 
 def ragged(rng, tracts=4, blocks=9, places=3):

@@ -1,5 +1,6 @@
 """One run at a time in a folder, which is taken up by the same work only, and cleaned of nothing but ours."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -74,6 +75,14 @@ def test_a_lock_names_its_holder_and_ends_with_it(tmp_path: Path) -> None:
     with locked(tmp_path / "folder", Path("here")):
         pass
     assert not (tmp_path / "folder" / "lock").exists()
+
+
+def test_a_lock_that_says_nothing_is_anothers(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError, match=r"^here: another process is at"), locked(tmp_path, Path("here")):
+            pass
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

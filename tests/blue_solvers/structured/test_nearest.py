@@ -200,7 +200,8 @@ def test_the_ratio_of_variances_is_that_of_one_table_in_any_unit(unit: float) ->
     assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == pytest.approx(7)
     b[0, 1] = np.inf
     assert variance_ratio(Problem(schema, {"a": a, "detailed": b})) == np.inf
-    assert variance_ratio(Problem(schema, {"total": 9 * unit, "detailed": unit})) == 1
+    for total in (9 * unit, 0.0):
+        assert variance_ratio(Problem(schema, {"total": total, "detailed": unit})) == 1
 
 
 def test_refusals_say_which_solver_instead() -> None:

@@ -79,6 +79,9 @@ def test_wrong_tables_are_refused(change: dict, message: str) -> None:
 def test_missing_table_is_named() -> None:
     with pytest.raises(ValueError, match="no values for 'total', 'b'"):
         LAYOUT.vector({"detailed": np.ones((2, 3))})
+    many = Layout([f"t{i}" for i in range(12)], [(1,)] * 12)
+    with pytest.raises(ValueError, match=r"no values for 't1', .*, 't8' and 3 more: give every table"):
+        many.vector({"t0": [1.0]})
 
 
 @every("shape", [(9,), (11,), (2, 10), (10, 1, 1), ()])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from constraint_builders.compiled import has_numba
 from noise_mechanisms.integer_subspace import (
     GeneralizedGaussian,
     GeneralizedLaplace,
@@ -139,6 +140,7 @@ def test_the_automatic_sampler_and_its_reason(invariants: Invariants, norm: Norm
     choice = GeneralizedLaplace(invariants, 0.25, norm).automatic
     assert choice.sampler.name == sampler
     assert choice.sampler.exact == ("not exact" not in choice.reason)
+    assert choice.sampler.exact or choice.reason.endswith("compiled") == has_numba()
 
 
 @every("sampler", ["auto", "rows", "free_cells", "heat_bath", "jumps"])
