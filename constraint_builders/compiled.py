@@ -37,6 +37,7 @@ _PASSED = [0.0]  # seconds of references already
 _COUNTED = [FEW]  # numbers already of those of kept loops: no clock decides which process loads them when
 OPTIONS = {"error_model": "numpy", "nogil": True}  # division by zero as in the references; other threads go on
 _NAMESPACES: dict[str, dict[str, Any]] = {}  # of files whose helpers are compiled once for several kernels
+_IN_ANY_ORDER: set[Any] = set()  # helpers
 _LOCK = threading.RLock()
 
 
@@ -176,6 +177,12 @@ def compiled(
     return declare
 
 
+def in_any_order(helper: Loop) -> Loop:
+    """Declare that sums of a helper may be taken in any order, several at once, where it is compiled by itself."""
+    _IN_ANY_ORDER.add(helper)
+    return helper
+
+
 def compile_at_once() -> None:
     """Let references serve no more: for work whose speed is measured, or whose bytes are to be the same every time."""
     _PASSED[0] = PATIENCE
@@ -228,7 +235,8 @@ def _compile(loop: Any, inline: bool, numba: Any) -> Any:
     names.update({name: kernel.compiled().dispatcher for name, kernel in _kernels([loop, *helpers])})
     for helper in helpers:
         if names[helper.__name__] is helper:
-            names[helper.__name__] = numba.njit(inline="always" if inline else "never", **OPTIONS)(_copy(helper, names))
+            own = OPTIONS | ({"fastmath": {"reassoc"}} if helper in _IN_ANY_ORDER else {})
+            names[helper.__name__] = numba.njit(inline="always" if inline else "never", **own)(_copy(helper, names))
     whole = _copy(loop, names)
     whole.__qualname__ = _kept_name(loop, inline)
     try:

@@ -18,7 +18,8 @@ import pytest
 from scipy import sparse
 
 from blue_solvers import thread_limit
-from blue_solvers.components.lattice.sweeps import READ, SUM, WRITE, look_at_gaps
+from blue_solvers.components.lattice.operations import READ, SUM, WRITE
+from blue_solvers.components.lattice.sweeps import look_at_gaps
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.selected_inverse import starts_of_supernodes
 from blue_solvers.threads import WORTH_BYTES, Workers
@@ -86,7 +87,7 @@ def _jumps(rng: np.random.Generator) -> tuple[Any, ...]:
 
 def _plain_steps(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A table of two variables, one of which has 2 levels or few or many cells come after, and all that is coarser."""
-    a, b, K = int(rng.integers(2, 6)), int(rng.choice([2, 3, 40, 600])), int(rng.choice([1, 3]))
+    a, b, K = int(rng.integers(2, 8)), int(rng.choice([2, 3, 7, 40, 600])), int(rng.choice([1, 3]))
     steps = np.array([[0, a * b, 1, a, b], [0, a * b + b, a, b, 1], [a * b + b, a * b + b + a, 1, a, 1]])
     return rng.normal(size=(a * b + b + a + 1, K)), steps.astype(np.int64)
 

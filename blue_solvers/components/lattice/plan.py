@@ -21,11 +21,11 @@ from operator import or_
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
-from blue_solvers.components.lattice import sweeps
+from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE, sums
 from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
 from blue_solvers.components.lattice.sets import places as bit_places
 from blue_solvers.components.lattice.steps import TABLE, Row, StepList, as_rows, in_order_of_tables, rows_of_columns
-from blue_solvers.components.lattice.sweeps import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE
+from blue_solvers.components.lattice.sweeps import look_at_gaps
 from constraint_builders.arrays import Float, Integers
 
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
@@ -142,13 +142,13 @@ class SweepPlan:
         """Largest difference between a table of cells, (S, K), and the sums of one that it is a part or a margin of."""
         moves = self.up.steps[(self.up.steps[:, 0] == MOVE) & (self.up.steps[:, 1] < self.copied.start)]
         gaps = np.zeros(len(moves))
-        sweeps.look_at_gaps(cells, moves, self.lists, gaps)
+        look_at_gaps(cells, moves, self.lists, gaps)
         worst = float(gaps.max(initial=0.0))
         for fine, coarse, stages in self._compared:
             found = cells[fine]
             for before, levels, after, listed in stages:
                 own = np.zeros(levels, np.intp) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
-                found = sweeps.sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
+                found = sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
             worst = float(np.maximum(worst, abs(found.reshape(-1, cells.shape[1]) - cells[coarse]).max(initial=0.0)))
         return worst
 

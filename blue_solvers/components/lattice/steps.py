@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from blue_solvers.components.lattice.sweeps import WRITE
+from blue_solvers.components.lattice.operations import WRITE
 from constraint_builders.arrays import Flags, Float, Index, Integers
 
 Row = tuple[int, ...]

@@ -1,15 +1,4 @@
-"""The operations of the two sweeps over tables of any shapes, as loops to be compiled.
-
-A row of a list of operations says what is done, where two tables lie, the cells before an axis, its levels, the cells
-after it, and where the cells that its levels go to are listed, -1 for a single one. Neighbouring axes that are kept or
-summed out together are one axis.
-
-`MOVE` takes means from a table to a coarser one going up, and puts the coarser one in their place going down. Several
-axes apart take the same in parts: `REDUCE` along one axis after the other, `LAND`, `EXPAND` back, and `PUT` into the
-table; `ADD` is `PUT` without a change of sign. Going down is the transpose of going up, but for a factor that what
-comes to the coarser table is multiplied by. Going up alone, `READ` adds to the levels of a table what a table of values
-has, times the factor, and `WRITE` puts it there. The finer table of `SUM` is one of values: going down its sums are
-written to the coarser one, going up what that has is added to all that it sums.
+"""The operations between tables as loops to be compiled.
 
 The loops count in unsigned numbers from the start of one vector, and read again where a table starts whenever they come
 to its next cells: so what is compiled neither asks whether an index is negative nor whether far cells overlap, which
@@ -20,14 +9,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from blue_solvers.components.lattice.operations import (
+    EXPAND,
+    LAND,
+    PUT,
+    READ,
+    REDUCE,
+    SUM,
+    WRITE,
+    operate,
+    sums,
+    tables_of,
+)
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import ALL_AT_ONCE, compiled
+from constraint_builders.compiled import ALL_AT_ONCE, compiled, in_any_order
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, SUM, READ, WRITE = range(9)
 Count = np.uint64
 IN_SLICES = 3 * ALL_AT_ONCE  # numbers that are there: a call is for a part of large tables
 STRIP = 512  # cells whose means are held at once
 SHORT = 8  # cells after an axis that are too few for a strip
+FOURS, LONG = 16, 32  # from which many on these, or levels, are not worked on in fours
 
 
 def go_up_in_numpy(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
@@ -56,51 +57,6 @@ def go_down_in_numpy(cells: Float, steps: Integers, lists: Integers, values: Flo
         operate(cells, row, lists, 1.0, values, False)
 
 
-def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:
-    """One operation, in place in (S, K), going up or down; see `go_up_in_numpy`."""
-    kind = row[0]
-    fine, coarse, own = _tables(values if kind == SUM else cells, row, lists, values if kind >= READ else cells)
-    shares = (1 / np.bincount(own))[:, None]
-    above, below = (shares, 1.0) if upwards else (1.0, shares)
-    if kind == REDUCE or (kind == SUM and not upwards):
-        coarse[:] = sums(fine, own, coarse.shape[1]) * above
-    elif kind == EXPAND:
-        fine[:] = (coarse * below)[:, own]
-    elif kind == LAND and upwards:
-        coarse += factor * fine
-    elif kind == LAND:
-        fine[:] = coarse - fine
-    elif kind == MOVE:
-        total = sums(fine, own, coarse.shape[1])
-        rest = -total * shares if upwards else (coarse - total) * shares
-        coarse -= factor * rest if upwards else 0.0
-        fine += rest[:, own]
-    elif kind >= READ:
-        fine[:] = (fine if kind == READ else 0.0) + (factor * coarse)[:, own]
-    else:
-        fine += (-coarse if upwards and kind == PUT else coarse * below)[:, own]
-
-
-def _tables(cells: Float, row: list[int], lists: Integers, others: Float) -> tuple[Float, Float, Integers]:
-    """The table of an operation, (before, levels, after), the coarser of others, (before, cells, after), the list."""
-    _, start, without, before, levels, after, listed, *_ = row
-    count, own = 1, np.zeros(levels, dtype=np.intp)
-    if listed >= 0:
-        count, own = int(lists[listed]), lists[listed + 1 : listed + 1 + levels]
-    fine = cells[start : start + before * levels * after].reshape(before, levels, -1)
-    return fine, others[without : without + before * count * after].reshape(before, count, -1), own
-
-
-def sums(table: Float, own: Integers, count: int) -> Float:
-    """Of (before, levels, after) over the levels that go to each of so many cells, (before, cells, after)."""
-    if count == 1:
-        return table.sum(axis=1, keepdims=True)
-    found = np.zeros((table.shape[0], count, table.shape[2]))
-    for level, cell in enumerate(own.tolist()):
-        found[:, cell] += table[:, level]
-    return found
-
-
 @compiled(reference=go_up_in_numpy, inline=False, most=IN_SLICES)
 def go_up(cells: Float, steps: Integers, lists: Integers, factors: Float, values: Float) -> None:
     """See `go_up_in_numpy`: cells are (S, K), steps (rows, 7 or more), values (n, K)."""
@@ -116,7 +72,7 @@ def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> No
 def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
     """Write by how much the tables in (S, K) that moves lead to differ most from sums of finer ones, (rows,)."""
     for number, row in enumerate(steps.tolist()):
-        fine, coarse, own = _tables(cells, row, lists, cells)
+        fine, coarse, own = tables_of(cells, row, lists, cells)
         gaps[number] = abs(sums(fine, own, coarse.shape[1]) - coarse).max(initial=0.0)
 
 
@@ -177,9 +133,9 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
         elif kind >= EXPAND:
             _expand(flat, flat, step, width, lists, -1.0 if upwards and kind == PUT else 1.0, up)
         elif step[4] > 2 and after == 1:
-            _move_short(flat, step, width, np.uint64(1), factor, upwards)
-        elif step[4] > 2 and after < SHORT:
-            _move_short(flat, step, width, after, factor, upwards)
+            _move_short(flat, step, width, np.uint64(1), factor, upwards, True)
+        elif step[4] > 2 and after < FOURS:
+            _move_short(flat, step, width, after, factor, upwards, False)
         elif step[4] > 2:
             _move_long(flat, step, width, factor, strip, upwards)
         elif after == 1:
@@ -218,8 +174,8 @@ def _reduce(fine: Float, flat: Float, step: Integers, width: Count, lists: Integ
     levels, after = np.uint64(step[4]), np.uint64(step[5]) * width
     first, below, share = np.uint64(step[1]) * width, np.uint64(step[2]) * width, 1 / step[4]
     for _ in range(step[3]):
-        if after == 1:  # which the compiler then knows
-            flat[below] = _sum_of(fine, first, levels, np.uint64(1))
+        if after == 1:
+            flat[below] = _sum_of_line(fine, first, levels)
         elif after < SHORT:
             for i in range(after):
                 flat[below + i] = _sum_of(fine, first + i, levels, after)
@@ -251,13 +207,17 @@ def _reduce_listed(fine: Float, flat: Float, step: Integers, width: Count, lists
 
 
 def _sum(flat: Float, first: Count, levels: Count, after: Count, out: Float, place: Count, size: Count) -> None:
-    """Write sums over the levels of many cells after an axis in `flat`, 1-d, to `out`, 1-d."""
+    """Write sums over the levels of many cells after an axis in `flat`, 1-d, to `out`, 1-d: two levels at once."""
     for i in range(size):
         out[place + i] = flat[first + i]
-    for _ in range(levels - np.uint64(1)):
+    if levels % np.uint64(2) == 0:
         first += after
         for i in range(size):
             out[place + i] += flat[first + i]
+    for _ in range((levels - np.uint64(1)) // np.uint64(2)):
+        one, first = first + after, first + after + after
+        for i in range(size):
+            out[place + i] += flat[one + i] + flat[first + i]
 
 
 def _sum_of(flat: Float, first: Count, levels: Count, after: Count) -> float:
@@ -275,6 +235,15 @@ def _sum_of(flat: Float, first: Count, levels: Count, after: Count) -> float:
         sum0 += flat[cell]
         cell += after
     return (sum0 + sum1) + (sum2 + sum3)
+
+
+@in_any_order
+def _sum_of_line(flat: Float, first: Count, levels: Count) -> float:
+    """The sum of cells side by side in `flat`, 1-d."""
+    total = 0.0
+    for i in range(levels):
+        total += flat[first + i]
+    return total
 
 
 def _expand(
@@ -334,17 +303,49 @@ def _expand_listed(
         first, below = first + levels * after, below + count * after
 
 
-def _move_short(flat: Float, step: Integers, width: Count, after: Count, factor: float, upwards: bool) -> None:
-    """With a few cells after the axis in `flat`, 1-d, whose number is known where it is 1."""
-    start, without = np.uint64(step[1]) * width, np.uint64(step[2]) * width
-    levels, share = np.uint64(step[4]), 1 / step[4]
-    for b in range(np.uint64(step[3])):
-        for i in range(after):
-            first = start + np.uint64(b) * levels * after + np.uint64(i)
-            below = without + np.uint64(b) * after + np.uint64(i)
-            rest = _settle(flat, below, _sum_of(flat, first, levels, after), share, factor, upwards)
+def _move_short(
+    flat: Float, step: Integers, width: Count, after: Count, factor: float, upwards: bool, is_line: bool
+) -> None:
+    """With a few cells after the axis in `flat`, 1-d, or none: then these are lines, side by side."""
+    levels, share, one, four = np.uint64(step[4]), 1 / step[4], np.uint64(1), np.uint64(4)
+    start, below = np.uint64(step[1]) * width, np.uint64(step[2]) * width
+    before, lines, gap = (1, np.uint64(step[3]), levels) if is_line else (step[3], after, one)
+    for _ in range(before):
+        first, end = start, below + lines
+        while below + four <= end and (levels < LONG or not is_line):
+            _move_four(flat, first, first + levels * after, after, gap, below, share, factor, upwards)
+            first, below = first + four * gap, below + four
+        while below < end:
+            total = _sum_of_line(flat, first, levels) if is_line else _sum_of(flat, first, levels, after)
+            rest = _settle(flat, below, total, share, factor, upwards)
             for level in range(levels):
                 flat[first + level * after] += rest
+            first, below = first + gap, below + one
+        start += levels * after
+
+
+def _move_four(
+    flat: Float, first: Count, end: Count, after: Count, gap: Count, below: Count, share: float, factor: float, up: bool
+) -> None:
+    """Four lines in `flat`, 1-d, with such a gap between their starts, none of whose sums waits for another."""
+    two, sum0, sum1, sum2, sum3, cell = gap + gap, 0.0, 0.0, 0.0, 0.0, first
+    while cell < end:
+        sum0 += flat[cell]
+        sum1 += flat[cell + gap]
+        sum2 += flat[cell + two]
+        sum3 += flat[cell + two + gap]
+        cell += after
+    rest0 = _settle(flat, below, sum0, share, factor, up)
+    rest1 = _settle(flat, below + np.uint64(1), sum1, share, factor, up)
+    rest2 = _settle(flat, below + np.uint64(2), sum2, share, factor, up)
+    rest3 = _settle(flat, below + np.uint64(3), sum3, share, factor, up)
+    cell = first
+    while cell < end:
+        flat[cell] += rest0
+        flat[cell + gap] += rest1
+        flat[cell + two] += rest2
+        flat[cell + two + gap] += rest3
+        cell += after
 
 
 def _move_long(flat: Float, step: Integers, width: Count, factor: float, strip: Float, upwards: bool) -> None:
