@@ -164,7 +164,8 @@ class SchemaAxes:
 
     def of(self, table: Table) -> Axes:
         """The axes of a table."""
-        return tuple([self._number[name] for name in table.factors if name in self._number])
+        number = self._number
+        return tuple([number[name] for name in table.factors if name in number])
 
     def size(self, axes: Axes) -> int:
         """Cells of a table."""

@@ -12,7 +12,7 @@ first axis is summed out of.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -69,7 +69,8 @@ class LatticeForm:
             information(plan, [tables[i] for i in np.flatnonzero(own).tolist()], precisions[own])
             for own in (is_exact, ~is_exact)
         )
-        self._is_known = np.array([bool(exact) and table in exact for table in plan.tables])
+        self._is_known = np.zeros(len(plan.tables), dtype=bool)
+        self._is_known[[plan.number[table] for table in exact]] = True
         self._lay_scale(noisy | exact, exact, most_bytes - CELL_BYTES * plan.cells)
         reads = plan.reads(tables, problem.observed.offsets[told])
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))
@@ -78,8 +79,8 @@ class LatticeForm:
         is_same = is_same and len(tables) == len(self._wanted)
         self._wanted_at = reads if is_same else plan.reads(self._wanted, problem.desired.offsets[:-1])
         self._results = in_parts(self._wanted_at.turned())
-        self._is_as_it_lies = self._lies_as(self._wanted, problem.desired.offsets)
-        self._is_back = self._lies_as(tables, problem.observed.offsets) and not self._is_known.any()
+        self._is_as_it_lies = np.array_equal(self._wanted_at.steps[:, 1], problem.desired.offsets[:-1])
+        self._is_back = not exact and np.array_equal(reads.steps[:, 1], problem.observed.offsets[:-1])
 
     def _lay_scale(self, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         """What components are multiplied by, and their variances, (tables,), from what tables say of cells of each."""
@@ -94,11 +95,6 @@ class LatticeForm:
                     self._mixing.variances[mask, ()] = np.array([variance])
             several = {mask for mask, table in zip(plan.masks, plan.tables, strict=True) if plan.groups(table)}
             self._scale[[mask in several for mask in plan.masks]] = 1.0
-
-    def _lies_as(self, tables: Sequence[Axes], offsets: Integers) -> bool:
-        """Whether tables are a layout's, one after the other as its offsets, (tables + 1,), say."""
-        places = [self._plan.places[own] for own in tables]
-        return places == offsets[:-1].tolist() and len(set(places)) == len(places)
 
     def _upwards(self, reads: StepList, is_known: Flags) -> list[Phase]:
         """What tables that are read say of all; to those that are known, (tables,), nothing comes from others.
@@ -116,13 +112,14 @@ class LatticeForm:
         writes, later = reads.at(once), reads.at(np.delete(np.arange(len(reads.table)), once))
         writes.steps[:, 0] = WRITE
         is_first = np.isin(writes.table, np.concatenate([coarse[coarse != fine], later.table]))
-        laid = list(plan.tables)
+        starts, sizes = plan.offsets, plan.sizes
         if (reads.steps[:, 1] != plan.offsets[reads.table]).any():
             writes, shares = self._shared_out(writes, later)
             later, kept = later.followed_by(shares), set(shares.steps[shares.steps[:, 0] < READ, 2].tolist())
-            laid += [own for own in plan.margins if plan.places[own] in kept]
+            laid = [own for own in plan.margins if plan.places[own] in kept]
+            starts = np.append(starts, [plan.places[own] for own in laid]).astype(np.intp)
+            sizes = np.append(sizes, [plan.size_of(own) for own in laid]).astype(np.intp)
             is_first = np.ones_like(writes.table, dtype=bool)
-        starts, sizes = (np.fromiter(map(of, laid), np.intp) for of in (plan.places.__getitem__, plan.size_of))
         empty = ~np.isin(starts, writes.steps[:, 1])
         beside = slice(starts[empty].min(initial=plan.cells), (starts + sizes)[empty].max(initial=0))
         first = replace(writes.at(is_first), beside=beside).followed_by(later)

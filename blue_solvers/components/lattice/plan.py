@@ -108,6 +108,7 @@ class SweepPlan:
         self.coarser = cache(self._lay_coarser)
         self._lists: list[int] = []
         self._list = cache(self._lay_list)
+        self._per_cell = cache(lambda fine, coarse: np.bincount(axes.between(fine, coarse)))
         if axes.has_groups:
             self._lay_tables(generators, most_cells)
         else:
@@ -275,8 +276,9 @@ class SweepPlan:
 
     def _cells_for_each(self, fine: Axes, coarse: Axes) -> Float:
         """Cells of a table for each cell of a coarser one."""
-        axes, axis_of = self.axes, {self.axes.variable[axis]: axis for axis in fine}
-        counts = [np.bincount(axes.between(axis_of[axes.variable[axis]], axis)) for axis in coarse]
+        variable = self.axes.variable
+        axis_of = {variable[axis]: axis for axis in fine}
+        counts = [self._per_cell(axis_of[variable[axis]], axis) for axis in coarse]
         each = reduce(np.multiply.outer, counts, np.ones(1)).ravel()
         return each * (self.size_of(fine) / each.sum())
 

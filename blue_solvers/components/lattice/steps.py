@@ -15,7 +15,7 @@ Row = tuple[int, ...]
 TABLE, TARGET, KEEPS_FIRST = 7, 8, 9  # places of a row
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class StepList:
     """Rows of a list of operations.
 
