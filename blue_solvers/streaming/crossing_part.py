@@ -26,11 +26,13 @@ from scipy import sparse
 
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.tree.messages import Message
+from blue_solvers.components.tree.splitting import Division
 from blue_solvers.contract.prepared import NOTHING, without_rounding
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Contrasts, gathered
 from blue_solvers.streaming.cutting import names_not_in
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
+from blue_solvers.streaming.subtrees import plan_of
 from blue_solvers.threads import Workers
 from constraint_builders import Areas, Problem
 from constraint_builders.arrays import Float, Index
@@ -66,7 +68,8 @@ class CrossingForm(AreaForm):
         root = parts[0].level_of[0] if above else -1
         self._layers = [self._anchor if level == root else name for level, name in enumerate(design.levels)]
         groupings = groupings_of(design.schema, factors_of([table for _, table in (*design.observed, *design.desired)]))
-        self._order = list(_components(groupings))
+        self._order, plan = list(_components(groupings)), plan_of(design)
+        self._divisions = [plan.division(key) for key in plan.design_keys]
         present = self._counts.sum(axis=0) > 0
         self._inside = [i for i, (level, _) in enumerate(design.observed) if present[level] and level != root]
         self._wanted = [i for i, (level, _) in enumerate(design.desired) if present[level] and above]
@@ -86,8 +89,11 @@ class CrossingForm(AreaForm):
                 told[part] |= dict.fromkeys(own.components, message)
                 array[part, places, 0] = shares.T @ numbers[rows]
         slots.basis.to_cells(array.reshape(-1, *slots.shape, 1))
-        each = zip(self._parts, array, told, strict=True)
-        return [Upward(cells, [[known[own]] for own in self._order], part.least) for part, cells, known in each]
+        divisions = list(zip(self._order, self._divisions, strict=True))
+        return [
+            Upward(cells, [_in_pieces(known[own], division) for own, division in divisions], part.least)
+            for part, cells, known in zip(self._parts, array, told, strict=True)
+        ]
 
     def estimates(self, variances: bool) -> list[Estimates]:
         """The tables of every part, the roots being what all measurements tell of them."""
@@ -112,7 +118,7 @@ class CrossingForm(AreaForm):
         layout = own.estimate.problem.observed
         for component, inside in zip(own.components, super()._variances_of(own), strict=True):
             number = self._order.index(component)
-            above = np.array([told.roots[number][0] for told in self._above])
+            above = np.array([_put_together(told.roots[number], self._divisions[number]) for told in self._above])
             anchors = np.zeros((layout.size, above.shape[-1]))
             anchors[self._anchored(layout)] = (self._scales(own)[:, None] * above).reshape(-1, above.shape[-1])
             yield inside + (own.estimate.apply(anchors)[0] ** 2).sum(axis=1)
@@ -212,6 +218,22 @@ class CrossingForm(AreaForm):
             np.maximum.at(largest, of_part, known / low[of_part] ** 2)
         noisy = largest > 0
         return np.where(noisy, np.sqrt(np.where(noisy, least, 1.0) * largest) / self._design.finest.size, 1.0)
+
+
+def _in_pieces(message: Message, division: Division) -> list[Message]:
+    """Of every piece of a component what a message, of matrices (1, m, m), tells of one copy."""
+    if division.coordinates.are_numbers:
+        return [message]
+    bases = [piece.basis.toarray()[:, :: piece.multiplicity] for piece in division.pieces]
+    return [Message(*(basis.T @ own @ basis for own in vars(message).values())) for basis in bases]
+
+
+def _put_together(roots: Sequence[Float], division: Division) -> Float:
+    """The square root of a component's covariance, (m, k), of those of its pieces, (b, b)."""
+    if division.coordinates.are_numbers:
+        return roots[0]
+    copies = [np.kron(own, np.eye(piece.multiplicity)) for own, piece in zip(roots, division.pieces, strict=True)]
+    return np.concatenate([own.basis @ root for own, root in zip(division.pieces, copies, strict=True)], axis=1)
 
 
 def _learnt(taken: Float, U: Float, noise: Float, variance: float) -> tuple[Message, Float]:

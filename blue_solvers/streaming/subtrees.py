@@ -27,7 +27,6 @@ from blue_solvers.components.tree.tree_plan import TreePlan
 from blue_solvers.contract.prepared import NOTHING
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from constraint_builders.arrays import Float, Index
-from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.levelled_tree import LevelledTree
 from constraint_builders.description.table import Table, factors_of
@@ -261,14 +260,14 @@ def _groupings(design: Design) -> list[Grouping]:
     return groupings_of(design.schema, factors_of(tables), design.zero_axes)
 
 
-def _coefficients(design: Design, empty: NDArray[np.bool_]) -> Float:
-    """Numbers in one coefficient of all components, (G,), of geounits with these structural zeros, (G, cells)."""
-    zeros = design.empty_cells(empty)
+def plan_of(design: Design) -> TreePlan:
+    """The plan of one geounit with all tables: how components fall apart, in every part."""
+    zeros = design.empty_cells(np.zeros((1, len(design.zero_kinds)), dtype=bool))
     tables = list({table.name: table for table in (*(own for _, own in design.observed), design.finest)}.values())
     problem = StructuredProblem(
         schema=design.schema,
         spine=LevelledTree(np.array([-1]), np.array([0]), ("all",)),
-        zeros=EmptyCells(zeros.axes, np.zeros((1, *zeros.empty.shape[1:]), dtype=bool), zeros.kinds),
+        zeros=zeros,
         observed=Layout([], []),
         observed_tables=tuple(tables),
         observed_levels=(0,) * len(tables),
@@ -277,7 +276,12 @@ def _coefficients(design: Design, empty: NDArray[np.bool_]) -> Float:
         desired_tables=tuple(table for _, table in design.desired),
         desired_levels=(0,) * len(design.desired),
     )
-    plan = TreePlan(problem, design.divisions)
+    return TreePlan(problem, design.divisions)
+
+
+def _coefficients(design: Design, empty: NDArray[np.bool_]) -> Float:
+    """Numbers in one coefficient of all components, (G,), of geounits with these structural zeros, (G, cells)."""
+    plan, zeros = plan_of(design), design.empty_cells(empty)
     total = np.zeros(len(empty))
     for key in set(plan.design_keys):
         division = plan.division(key)
