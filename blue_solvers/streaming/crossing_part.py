@@ -155,7 +155,7 @@ class CrossingForm(AreaForm):
         return [every[np.flatnonzero(level_of == level)] for level in range(len(self._layers))]
 
     def _problem_of_parts(self, areas: Sequence[sparse.csr_array]) -> Problem:
-        """The problem of all parts, each with an anchor; which is desired where no table is."""
+        """The problem of all parts, of areas (G, leaves) by layer, with anchors: desired where no table is."""
         design, finest = self._design, self._design.finest.name
         observed: dict[str, dict[str, Float]] = {self._anchor: {finest: self._noise}}
         for i in self._inside:
