@@ -28,7 +28,7 @@ from blue_solvers.verification.weighed_noise import (
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float, as_slice
+from constraint_builders.arrays import Flags, Float
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
 MOST_SHARES = 50_000_000  # of these in what is known exactly
@@ -82,14 +82,14 @@ class LeafSums:
         return np.concatenate(found)
 
     def figures_of(self, cells: Float, power: int | None = None) -> Float:
-        """(N,) to (figures,), fast where few are not 0; with powers of the weights' sizes instead of these."""
+        """(N,) to (figures,); with powers of the weights' sizes instead of these."""
         each, found = [cells[cut].reshape(shape) for cut, shape in self.cuts], np.zeros(self.figures)
         for number, some in enumerate(self._places.leaves):
             if power is None and some.margins is not None and each[number].any():
                 each[number] = some.margins.agreeing(each[number][None])[0]
-        for level, rows, vector in level_sums(self._places, each, power):
-            for placed in level.level_tables if rows.size else ():
-                found[placed.place].reshape(level.rows, -1)[as_slice(rows)] = level.of(placed, vector, rows.size)[0]
+        for level, vector in level_sums(self._places, each, power):
+            for placed in level.level_tables:
+                found[placed.place].reshape(level.rows, -1)[:] = level.of(placed, vector, level.rows)[0]
         return found
 
     def shares_of(self, figures: Float, power: int | None = None) -> Float:

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables, by_cells
 from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, add, finite, ranges
-from constraint_builders.arrays import Float, Index, as_slice, distinct_numbers
+from constraint_builders.arrays import Float, Index, distinct_numbers
 
 LAST = 2**60  # in rank
 Sought = dict[int, tuple[Index, Index]]  # by leaves' numbers rows and columns of cells
@@ -108,10 +108,8 @@ class SumsOfCells:
         tables = list(level_sums(self._places, own, 2))
 
         def of_table(placed: LevelTable, place: Index, cell: Index) -> Float:
-            level, rows, vector = tables[placed.level]
-            beside = np.zeros((level.rows, placed.table.size))
-            beside[rows] = level.of(placed, vector, rows.size)[0]
-            return beside[place, cell] + _at(placed.variance, place, cell)
+            level, vector = tables[placed.level]
+            return level.of(placed, vector, level.rows)[0][place, cell] + _at(placed.variance, place, cell)
 
         return self._said(of_table, self._beside.power(2) @ np.concatenate([cells.ravel() for cells in own]))
 
@@ -201,24 +199,18 @@ def _grouped(numbers: Index, count: int) -> tuple[Index, Index]:
     return np.argsort(numbers, kind="stable"), starts
 
 
-def level_sums(
-    places: PlacedTables, cells: Sequence[Float], power: int | None = None
-) -> Iterator[tuple[Level, Index, Cells]]:
-    """Of all levels the places with a cell other than 0, and the vector of their tables, sums of the leaves' cells.
+def level_sums(places: PlacedTables, cells: Sequence[Float], power: int | None = None) -> Iterator[tuple[Level, Cells]]:
+    """Of all levels the vector of their tables, as sums of the leaves' cells, (leaves, cells) of each of the leaves.
 
-    Cells are (leaves, cells) of each of the leaves; their weights are raised to a power.
+    Their weights are raised to a power.
     """
     total = [level.room() for level in places.levels]
     for own, some in zip(cells, places.leaves, strict=True):
-        here = np.flatnonzero(own.any(axis=1))
-        given = own[None, as_slice(here)]
-        total[some.level][0][some.rows[here]] = given[0]
-        for above, reach in some.reach.items() if here.size else ():
-            inside = reach if here.size == len(own) else reach.of_rows(here)
-            add(given, inside if power is None else inside.to_power(power), total[above])
+        total[some.level][0, some.rows] = own
+        for above, reach in some.reach.items() if own.any() else ():
+            add(own[None], reach if power is None else reach.to_power(power), total[above])
     for level, whole in zip(places.levels, total, strict=True):
-        used = np.flatnonzero(whole[0].any(axis=1))
-        vector = level.vector(used.size)
-        level.held(vector, used.size)[0] = whole[0, as_slice(used)]
-        level.sum_up(vector, used.size)
-        yield level, used, vector
+        vector = level.vector(level.rows)
+        level.held(vector, level.rows)[:] = whole
+        level.sum_up(vector, level.rows)
+        yield level, vector
