@@ -74,6 +74,7 @@ class SumsOfCells:
         self._numbers, rows = distinct_numbers(rows)
         shape = self._numbers.size, ends[-1]
         self.holds = sparse.csr_array((weights, (rows, columns)), shape=shape)
+        self.holds.eliminate_zeros()  # leaves that count for nothing in an area, or as much as against it
         self.ranks, self.at_root = np.full(shape[0], -LAST), np.zeros(shape[0], dtype=bool)
         for placed, some_sums, *_ in self.of_tables():
             self.ranks[some_sums], self.at_root[some_sums] = -levels[placed.level].rows, placed is self.root

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from blue_solvers import blue, estimate
 from blue_solvers.verification import certificate, certify, chosen_sums
+from blue_solvers.verification.by_sums import ProblemToProve, certify_by_sums
 from blue_solvers.verification.certificate import Certifier
 from blue_solvers.verification.chosen_sums import ChosenSums
 from constraint_builders import Areas, Problem, Schema, Spine
@@ -202,6 +203,20 @@ def test_answers_that_say_nothing_of_other_cells_are_proved_by_other_sums(monkey
     proofs = [Certifier(problem).certify(y, x).bound for x in silent]
     assert max(proofs) < 1e-9
     assert [again.certify(y, x).bound for x in silent] == pytest.approx(proofs, rel=1e-3)
+
+
+def test_an_equality_in_which_a_cell_cancels_says_nothing_of_it() -> None:
+    """The total less the first of three cells, of which only the others were measured."""
+    problem = Problem(
+        Schema({"a": 3}),
+        {"total": np.inf, "a": [np.inf, 1.0, 1.0]},
+        {"a": None},
+        equalities=([[1.0, -1.0, 0.0, 0.0]], [5.0]),
+        undetermined="nan",
+    )
+    y, right, wrong = np.array([[0.0, 0.0, 2.0, 4.0], [12.0, 7.0, 1.5, 3.5], [12.0, 7.0, 2.0, 3.0]])
+    assert certify_by_sums(ProblemToProve(problem), y, right)[0] < 1e-14
+    assert 0.7 < certify_by_sums(ProblemToProve(problem), y, wrong)[0] < 1.5
 
 
 def test_what_no_sums_determine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
