@@ -109,7 +109,7 @@ class LeafCells:
 
 
 def length_of(cells: Cells) -> float:
-    """Of all cells together: none is larger."""
+    """Of all cells, (parts, rows, cells), together: none is larger."""
     return float(np.sqrt(np.einsum("ij,ij->", cells[0], cells[0])))
 
 
@@ -124,14 +124,14 @@ def weighed(cells: Float, variance: Float) -> float:
 
 
 def hand_down(areas: dict[int, Reach], handed: Sequence[Handed], said: Cells) -> float:
-    """Add to cells of some places what is said of the areas that they are in; gives how large that is at most."""
+    """Add to cells, (2, rows, cells), what is said of the areas that they are in; gives how large that is at most."""
     for above, reach in areas.items():
         spread(handed[above][0], reach, said)
     return sum(reach.most * handed[above][1] for above, reach in areas.items())
 
 
 def hand_on(levels: Sequence[Level], said_of: Sequence[Cells]) -> list[Handed]:
-    """By level what is said of places with what is said of those above them, and how large it is at most."""
+    """By level what is said of places, (2, rows, cells), and of those above them, and how large that is at most."""
     handed = list[Handed]()
     for level, own in zip(levels, said_of, strict=True):
         said, areas = own.copy() if level.above else own, level.above if own.size else {}

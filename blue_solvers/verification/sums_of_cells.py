@@ -109,6 +109,7 @@ class SumsOfCells:
         tables = list(level_sums(self._places, own, 2))
 
         def of_table(placed: LevelTable, place: Index, cell: Index) -> Float:
+            """Of some cells, (k,)."""
             level, vector = tables[placed.level]
             return level.of(placed, vector, level.rows)[0][place, cell] + _at(placed.variance, place, cell)
 
