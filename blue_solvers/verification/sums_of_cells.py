@@ -49,7 +49,7 @@ class SumsOfCells:
         self._cuts, self._end = [slice(*own) for own in pairwise(ends)], ends[-1]
         self._beside, self._equal_to = _said_beside(places, cells)
         ends = np.cumsum([0, *(row.size for row, _ in cells.values())]).tolist()
-        found = list[Entries]()
+        found: list[Entries] = [(NO_MAP, NO_MAP, NO_WEIGHTS)]
         for (number, (row, column)), first in zip(cells.items(), ends, strict=False):
             some, cell = places.leaves[number], np.arange(first, first + row.size)
             held = {some.level: (some.rows[row], column, cell, np.ones(row.size))}

@@ -254,3 +254,12 @@ def test_sums_take_what_they_say_of_cells(seed: int) -> None:
     cells = own.solved(sums)
     assert (np.isfinite(cells) == told).all()
     np.testing.assert_allclose(holds @ np.where(told, cells, 0.0), sums, atol=1e-9)
+
+
+def test_leaves_of_which_no_sum_speaks_are_told_apart() -> None:
+    """One of three leaves is measured; the others lie in no table at all."""
+    spine = Spine([-1, 0, 0, 1], ["State", "County", "County", "Block"], ["s", "c", "d", "b"])
+    problem = Problem(Schema({"a": 2, "b": 4}), {"Block": {"total": 2.0}}, spine=spine)
+    found = estimate(problem, np.array([3.0]))
+    assert found.info.error_bound == 0
+    assert found.tables["Block", "total"].ravel().tolist() == [3.0]
