@@ -219,6 +219,12 @@ def test_an_equality_in_which_a_cell_cancels_says_nothing_of_it() -> None:
     assert 0.7 < certify_by_sums(ProblemToProve(problem), y, wrong)[0] < 1.5
 
 
+def test_a_cell_that_nothing_holds_leaves_the_others_provable() -> None:
+    problem = Problem(Schema({"a": 2}), {"a": [np.inf, 1.0]}, undetermined="nan")
+    assert certify_by_sums(ProblemToProve(problem), np.array([0.0, 2.0]), np.array([7.0, 2.0]))[0] < 1e-14
+    assert 0.9 < certify_by_sums(ProblemToProve(problem), np.array([0.0, 2.0]), np.array([7.0, 3.0]))[0] < 1.1
+
+
 def test_what_no_sums_determine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three sums of pairs of three cells, which go in a circle, where none may be solved for together."""
     detailed = np.array([[np.inf], [np.inf], [np.inf], [1.0]])
