@@ -60,6 +60,8 @@ def test_equations_and_loose_cells_are_those_of_dense_algebra(seed: int, kind: s
     found = tied_together(problem)
     assert found.equations == between.shape[1]
     assert found.is_loose == (between.shape[1] == 0)
+    levels = {"flat": {}, "spine": PLACES, "areas": CROSSING}[kind]
+    assert all(f"{len(members)} {level}" in str(found) for level, members in levels.items())
     assert ("NOTHING TIES" in str(found)) == found.is_loose
     tables = {problem.observed.locate(i)[0] for i in noisy}
     assert len(found.unchecked) == len(tables)

@@ -207,6 +207,7 @@ estimate {BERKELEY} --out OUT --settings s.toml => --settings is for a folder of
 estimate {BERKELEY} --out OUT --within 44 => --within is for a folder of measurement files
 estimate {BERKELEY} --out OUT --totals t.csv => --totals is for a folder of measurement files
 estimate {BERKELEY} --out OUT --memory 1e9 => --memory is for a folder of measurement files
+estimate {BERKELEY} --out OUT --skip-rows 0 => must be a whole number of 1 or more: got 0
 """)
 
 

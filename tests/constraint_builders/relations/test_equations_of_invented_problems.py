@@ -82,7 +82,10 @@ def test_equations_between_exact_cells_are_all_that_hold_between_them(kind: str,
     """Where cells are empty, and sums of any cells are known: of cells measured with noise they say nothing."""
     whole = replace(KINDS[kind], cellwise=True)
     own = some_with(seed, whole, lambda own: bool(own.zeros) and bool((own.variances == 0).any()), answer).description
-    (A, b), exact = own.problem().exact_equations, own.variances == 0
+    problem = own.problem()
+    (A, b), exact = problem.exact_equations, own.variances == 0
+    every = problem.equations()[0].toarray()
+    assert np.linalg.matrix_rank(every) == len(every) == problem.rank
     assert not A.toarray()[:, ~exact].any()
     M = own.marginal_matrix()[:, ~own.empty_cells()]
     E, values = own.equalities or (np.zeros((0, len(M))), np.zeros(0))
