@@ -24,7 +24,7 @@ from blue_solvers import (
     blue,
 )
 from blue_solvers.testing import check_solver
-from constraint_builders import LowRankPlusDiagonal, Problem, Schema, gallery
+from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, gallery
 from tests.feature_support.capabilities import as_markdown, capabilities
 from tests.helpers.effort import examples
 from tests.helpers.every import every
@@ -215,3 +215,9 @@ def test_every_solver_but_auto_is_in_the_table() -> None:
 
 def test_readme_shows_the_table() -> None:
     assert as_markdown() in README.read_text()
+
+
+def test_areas_of_too_many_components_are_left_to_others() -> None:
+    schema, areas = Schema({f"v{i}": 2 for i in range(13)}), Areas(2, {"All": [0, 0]})
+    problem = Problem(schema, {"All": {"total": 1.0}, "Leaf": {"detailed": 1.0}}, areas=areas)
+    assert "up to 8,193 components, more than 4,096" in (SOLVERS["areas"]().supports(problem) or "")
