@@ -15,11 +15,10 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, Lines, mix_lines
-from blue_solvers.components.lattice.operations import SUM
 from blue_solvers.components.lattice.plan import SweepPlan, information
 from blue_solvers.components.lattice.sets import places
 from blue_solvers.components.lattice.steps import StepList
-from blue_solvers.components.lattice.sweeps import go_down, go_up, scale_tables
+from blue_solvers.components.lattice.sweeps import SUM, go_down, go_up, scale_tables
 from constraint_builders import Schema
 from constraint_builders.arrays import Float, Integers, not_read_only
 from constraint_builders.description.table import Table

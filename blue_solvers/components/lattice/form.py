@@ -21,10 +21,9 @@ import numpy as np
 
 from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
-from blue_solvers.components.lattice.operations import ADD, LAND, MOVE, READ, WRITE
 from blue_solvers.components.lattice.plan import LARGE, SweepPlan, information
 from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, StepList, as_rows
-from blue_solvers.components.lattice.sweeps import go_down, go_up, scale_tables
+from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, WRITE, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers, not_read_only

@@ -18,7 +18,7 @@ import numpy as np
 
 from constraint_builders.arrays import Float, Integers
 
-MOVE, REDUCE, LAND, EXPAND, PUT, ADD, SUM, READ, WRITE = range(9)
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, SUM, READ, WRITE = KINDS = range(9)
 
 
 def operate(cells: Float, row: list[int], lists: Integers, factor: float, values: Float, upwards: bool) -> None:

@@ -276,9 +276,8 @@ class SweepPlan:
 
     def _cells_for_each(self, fine: Axes, coarse: Axes) -> Float:
         """Cells of a table for each cell of a coarser one."""
-        variable = self.axes.variable
-        axis_of = {variable[axis]: axis for axis in fine}
-        counts = [self._per_cell(axis_of[variable[axis]], axis) for axis in coarse]
+        of = self.axes.variable
+        counts = [self._per_cell(axis, own) for own in coarse for axis in fine if of[axis] == of[own]]
         each = reduce(np.multiply.outer, counts, np.ones(1)).ravel()
         return each * (self.size_of(fine) / each.sum())
 

@@ -9,21 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.components.lattice.operations import (
-    EXPAND,
-    LAND,
-    PUT,
-    READ,
-    REDUCE,
-    SUM,
-    WRITE,
-    operate,
-    sums,
-    tables_of,
-)
+from blue_solvers.components.lattice.operations import KINDS, operate, sums, tables_of
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import ALL_AT_ONCE, compiled, in_any_order
 
+MOVE, REDUCE, LAND, EXPAND, PUT, ADD, SUM, READ, WRITE = KINDS
 Count = np.uint64
 IN_SLICES = 3 * ALL_AT_ONCE  # numbers that are there: a call is for a part of large tables
 STRIP = 512  # cells whose means are held at once
@@ -76,7 +66,7 @@ def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: 
         gaps[number] = abs(sums(fine, own, coarse.shape[1]) - coarse).max(initial=0.0)
 
 
-@compiled(reference=look_at_gaps_in_numpy)
+@compiled(reference=look_at_gaps_in_numpy, inline=False)
 def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
     """See `look_at_gaps_in_numpy`, of (S, K); of moves that sum out axes whole."""
     flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
@@ -87,7 +77,7 @@ def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) ->
             for part in range(np.uint64(0), after, np.uint64(STRIP)):
                 size = min(np.uint64(STRIP), after - np.uint64(part))
                 if after == 1:
-                    strip[0] = _sum_of(flat, first, levels, np.uint64(1))
+                    strip[0] = _sum_of_line(flat, first, levels)
                 else:
                     _sum(flat, first + np.uint64(part), levels, after, strip, np.uint64(0), size)
                 for i in range(size):
@@ -142,8 +132,6 @@ def _go(cells: Float, steps: Integers, lists: Integers, factors: Float, values: 
             _move_pairs(flat, step, width, np.uint64(1), factor, upwards)
         elif after == 2:
             _move_pairs(flat, step, width, np.uint64(2), factor, upwards)
-        elif after == 4:
-            _move_pairs(flat, step, width, np.uint64(4), factor, upwards)
         else:
             _move_pairs(flat, step, width, after, factor, upwards)
 
@@ -176,9 +164,6 @@ def _reduce(fine: Float, flat: Float, step: Integers, width: Count, lists: Integ
     for _ in range(step[3]):
         if after == 1:
             flat[below] = _sum_of_line(fine, first, levels)
-        elif after < SHORT:
-            for i in range(after):
-                flat[below + i] = _sum_of(fine, first + i, levels, after)
         else:
             _sum(fine, first, levels, after, flat, below, after)
         for i in range(after if upwards else np.uint64(0)):
@@ -218,23 +203,6 @@ def _sum(flat: Float, first: Count, levels: Count, after: Count, out: Float, pla
         one, first = first + after, first + after + after
         for i in range(size):
             out[place + i] += flat[one + i] + flat[first + i]
-
-
-def _sum_of(flat: Float, first: Count, levels: Count, after: Count) -> float:
-    """Four sums at once over levels in `flat`, 1-d, none of which waits for another."""
-    whole, two = levels // np.uint64(4) * np.uint64(4), after + after
-    sum0 = sum1 = sum2 = sum3 = 0.0
-    cell = first
-    while cell < first + whole * after:
-        sum0 += flat[cell]
-        sum1 += flat[cell + after]
-        sum2 += flat[cell + two]
-        sum3 += flat[cell + two + after]
-        cell += two + two
-    while cell < first + levels * after:
-        sum0 += flat[cell]
-        cell += after
-    return (sum0 + sum1) + (sum2 + sum3)
 
 
 @in_any_order
@@ -316,7 +284,9 @@ def _move_short(
             _move_four(flat, first, first + levels * after, after, gap, below, share, factor, upwards)
             first, below = first + four * gap, below + four
         while below < end:
-            total = _sum_of_line(flat, first, levels) if is_line else _sum_of(flat, first, levels, after)
+            total = _sum_of_line(flat, first, levels) if is_line else 0.0
+            for level in range(np.uint64(0) if is_line else levels):
+                total += flat[first + level * after]
             rest = _settle(flat, below, total, share, factor, upwards)
             for level in range(levels):
                 flat[first + level * after] += rest
