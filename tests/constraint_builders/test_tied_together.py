@@ -80,6 +80,8 @@ def test_what_was_understood_is_said_and_no_part_of_what_is_compared() -> None:
         assert part in said
     assert told == problem
     assert told.observing().understood == told.understood
+    for names, all_of_them in (("ABC", "'A', 'B', 'C'"), ("ABCD", "'A', 'B', 'C' and 1 more")):
+        assert str(tied_together(problem.replace(understood=Understood(tuple(names))))).endswith(all_of_them)
 
 
 @pytest.mark.parametrize("size", [20_001, 19_000])

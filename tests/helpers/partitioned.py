@@ -66,11 +66,11 @@ def killed_until_done(arguments_of: Callable[[int], list[str]], most: int) -> in
     raise AssertionError(f"killed {most} times")
 
 
-def require_the_bytes_after_kills(folder: Path, whole: Path, out: Path) -> None:
+def require_the_bytes_after_kills(folder: Path, whole: Path, out: Path, steps: int = 20) -> None:
     """Runs that are killed again and again end with the bytes of an undisturbed one, the certificate among them."""
     moments = ("before", "after")
-    arguments = [KILL_AFTER, str(folder), str(out), "20"]
-    assert killed_until_done(lambda attempt: [*arguments, moments[attempt % 2]], 60) > 1
+    arguments = [KILL_AFTER, str(folder), str(out), str(steps)]
+    assert killed_until_done(lambda attempt: [*arguments, moments[attempt % 2]], 60) > 2
     assert digests(out) == digests(whole)
     assert (out / CHECKSUMS).read_text() == (whole / CHECKSUMS).read_text()
     assert not list(out.rglob(".*.part"))

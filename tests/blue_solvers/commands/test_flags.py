@@ -1,8 +1,12 @@
 """A flag means the same in every command."""
 
+import argparse
+
+import pytest
+
 from blue_solvers.cli import COMMANDS
 from blue_solvers.commands import benchmark
-from blue_solvers.commands.arguments import NAMED
+from blue_solvers.commands.arguments import NAMED, whole_from
 from blue_solvers.commands.common import CSV_DIGITS, LEVEL
 from blue_solvers.commands.listed import table
 from blue_solvers.nonnegative import METHODS
@@ -54,3 +58,9 @@ def test_all_that_is_named_in_the_data_is_used_and_known() -> None:
         said = {own[field] for own in fields if isinstance(own.get(field), str)}
         assert set(NAMED[field]) <= said
         assert field == "action" or said == set(NAMED[field])
+
+
+def test_the_least_whole_number_is_taken() -> None:
+    assert [whole_from(1)(text) for text in ("1", "2")] == [1, 2]
+    with pytest.raises(argparse.ArgumentTypeError, match="a whole number of 1 or more: got 0"):
+        whole_from(1)("0")

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import aslinearoperator
 
-from blue_solvers import ConjugateGradient, ConvergenceError, Multigrid, blue
+from blue_solvers import ConjugateGradient, ConvergenceError, Multigrid, UnsupportedProblemError, blue
 from constraint_builders import Problem, Schema
 from noise_mechanisms import add_noise
 from tests.helpers.every import every
@@ -77,3 +78,12 @@ def test_multigrid_leaves_the_global_random_state_alone(capfd: pytest.CaptureFix
     P @ RECONCILED.truth
     assert np.random.random() == expected  # noqa: NPY002
     assert capfd.readouterr() == ("", "")
+
+
+def test_operators_that_leave_a_sum_without_noise_are_refused() -> None:
+    rows = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    covariance = aslinearoperator(rows @ rows.T)  # the total less its parts has none
+    problem = Problem(Schema({"a": 2}), {"total": None, "a": None}, covariance=covariance)
+    with pytest.raises(UnsupportedProblemError, match="its covariance operator is singular or not positive definite"):
+        blue(problem, "cg")
+    np.testing.assert_allclose(blue(problem) @ [5.0, 2.0, 3.0], [5, 2, 3], atol=1e-12)

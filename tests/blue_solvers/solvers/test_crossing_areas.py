@@ -213,6 +213,14 @@ def test_what_cannot_be_proved_says_why() -> None:
     assert "too many to list, and no table that was measured in all leaves holds 'detailed'" in certificate.reason
 
 
+def test_weights_that_leave_it_to_rounding_are_refused() -> None:
+    areas = Areas(2, {"Whole": [[1e6, 1.0]], "Other": [[1e6, 1e6]]})
+    variances = {"Whole": 1e12, "Other": 1e4, "Leaf": 1e-12}
+    problem = Problem(Schema({"unit": 1}), {name: {"total": own} for name, own in variances.items()}, areas=areas)
+    with pytest.raises(UnsupportedProblemError, match="so unequal that rounding decides what is known"):
+        blue(problem, "areas") @ np.random.default_rng(0).normal(size=(4, 200))  # a third of the columns are
+
+
 def test_other_solvers_say_what_takes_areas() -> None:
     for solver in ("sea_blue", "two_pass"):
         with pytest.raises(UnsupportedProblemError, match="'areas'"):

@@ -10,7 +10,13 @@ import pytest
 from blue_solvers import blue
 from blue_solvers.cli import main
 from constraint_builders import Problem, Spine
-from constraint_builders.files import ExactTotal, read_noisy_measurements, read_totals, write_noisy_measurements
+from constraint_builders.files import (
+    ExactTotal,
+    read_noisy_measurements,
+    read_state_totals,
+    read_totals,
+    write_noisy_measurements,
+)
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
 from noise_mechanisms import add_noise
@@ -143,6 +149,20 @@ def test_totals_that_contradict_constraints_are_refused(folder: Path) -> None:
 def test_totals_far_from_all_measurements_are_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"row 2: the total is 9,000, and it was measured as \d{3}\.\d .*no noise"):
         read_noisy_measurements(folder, SETTINGS, totals=read_totals(totals(folder, "geocode,total\n045,9000\n")))
+
+
+@cases(
+    (None, [("044", "144"), ("045",)], ()),
+    (["045"], [("045",)], ()),
+    (["044", "045"], [("045",)], ("state 44 is not used: 144, which it counts too, is not taken",)),
+    (["044001", "045"], [("045",)], ("state 44 is not used: no more than 044001 is taken of it",)),
+)
+def test_totals_of_states_are_used_that_are_taken_whole(
+    within: list[str] | None, used: list[tuple[str, ...]], left_out: tuple[str, ...], folder: Path
+) -> None:
+    found = read_state_totals(totals(folder, "state,total\n44,302\n45,203\n"), folder, SETTINGS, within)
+    assert [own.codes for own in found.totals] == used
+    assert found.left_out == tuple(f"the total of {own}" for own in left_out)
 
 
 def test_a_total_of_some_children_is_given_once(folder: Path) -> None:

@@ -76,6 +76,9 @@ def test_a_label_of_a_level_and_of_a_group_is_asked_for() -> None:
         read_tables(frame, schema)
     problem, _ = read_tables(frame.with_columns(table=pl.lit("two")), schema)
     assert problem.observed.names == ("two",)
+    summed_out = Schema({"age": ["*", "b", "c"]}, {"age": {"two": ["*", "z", "z"]}})
+    with pytest.raises(ValueError, match=r"the label '\*', in files the sign of summed out: rename it"):
+        read_tables(frame.with_columns(age=pl.Series(["*", "b"])), summed_out)
 
 
 @pytest.mark.parametrize("text", [True, False])
