@@ -178,6 +178,16 @@ def test_labels_that_do_not_fit_are_refused(given_: object, message: str) -> Non
         Problem(SCHEMA, {"vote * sex": given_})
 
 
+def test_zeros_and_geounits_are_labelled_too() -> None:
+    empty = pd.DataFrame([[True, False], [False, False]], index=["m", "f"], columns=["n", "y"])
+    problem = Problem(SCHEMA, {"vote * sex": 1.0}, zeros={"vote * sex": empty})
+    x = blue(problem) @ problem.vector({"vote * sex": CELLS})
+    assert x.tolist() == [1, 0, 30, 40]
+    own = Problem(SCHEMA, {"County": {"sex": 1.0}}, spine=SPINE)
+    frame = pd.DataFrame([[1.0, 2], [3, 4]], index=["44003", "44001"], columns=["f", "m"])
+    assert own.vector({("County", "sex"): frame}).tolist() == [3, 4, 1, 2]
+
+
 def test_forecasts_are_laid_out_by_the_rows_of_s() -> None:
     S = pd.DataFrame([[1, 1], [1, 0], [0, 1]], index=["all", "north", "south"])
     values = pd.DataFrame({"one": [1.0, 2, 4], "two": [5.0, 6, 7]}, index=["north", "south", "all"])

@@ -188,6 +188,11 @@ def test_geounits_that_make_no_tree_are_refused(old: str, new: str, message: str
         read_long_table(write(tmp_path, ROWS.replace(old, new)), SEX)
 
 
+def test_children_that_count_far_less_than_their_parent_are_refused() -> None:
+    with pytest.raises(ValueError, match="A 'a' counts 300 in table 'total', its 2 children 3: no noise explains that"):
+        read_long_table(PARENTS.with_columns(value=pl.Series([300.0, 1, 2])), SEX)
+
+
 PARENTS = pl.DataFrame(
     {
         "table": "total",
