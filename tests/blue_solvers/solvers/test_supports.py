@@ -24,10 +24,10 @@ from blue_solvers import (
     blue,
 )
 from blue_solvers.testing import check_solver
-from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, gallery
+from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from tests.feature_support.capabilities import as_markdown, capabilities
 from tests.helpers.effort import examples
-from tests.helpers.every import every
+from tests.helpers.every import cases, every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Kind, all_kinds, invent, plain_tables
 from tests.helpers.places import README
@@ -221,3 +221,22 @@ def test_areas_of_too_many_components_are_left_to_others() -> None:
     schema, areas = Schema({f"v{i}": 2 for i in range(13)}), Areas(2, {"All": [0, 0]})
     problem = Problem(schema, {"All": {"total": 1.0}, "Leaf": {"detailed": 1.0}}, areas=areas)
     assert "up to 8,193 components, more than 4,096" in (SOLVERS["areas"]().supports(problem) or "")
+
+
+SEX, SPINE = Schema({"sex": 2}), Spine([-1, 0, 0], ["State", "County", "County"])
+
+
+@cases(
+    (
+        Problem(SEX, {"County": {"sex": [[1.0, 2.0], [1.0, 1.0]]}}, spine=SPINE),
+        "variances differ within a table of a g",
+    ),
+    (Problem(SEX, {"sex": 1.0, "total": 1.0}, equalities=([[1.0, 1e8, 0.0]], [5.0])), "variances are too unequal"),
+    (Problem.from_summing_matrix([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]], 1.0), "do not form a tree"),
+    (Problem.from_summing_matrix([[2, 1], [1, 0], [0, 1]], 1.0), "do not form a tree"),
+    (Problem.from_summing_matrix([[1, 1], [0, 0]], 1.0), "do not form a tree"),
+)
+def test_the_two_passes_say_what_they_leave_to_others(problem: Problem, said: str) -> None:
+    with pytest.raises(UnsupportedProblemError, match=said):
+        blue(problem, "two_pass")
+    assert blue(problem).solver.choose(problem)[0].name not in ("two_pass", "sea_blue")
