@@ -34,6 +34,7 @@ from tests.helpers.random_trees import (
     random_entities,
     random_spine,
     total_covariance,
+    uneven_spine,
 )
 
 WIDTHS = {"State": 1, "County": 2, "Tract": 3, "Block_Group": 4, "Block": 6}
@@ -69,6 +70,13 @@ def test_variances_of_entities_equal_dense_ones(seed, measure):
     after = entity_variances(bypassed, SCHEMA, entities, solver="cholesky")
     assert after == pytest.approx(dense_variances(bypassed, entities), rel=ROUNDING)
     assert (after <= expected * (1 + ROUNDING)).all()
+
+
+def test_entities_take_in_leaves_of_any_level():
+    spine = uneven_spine(np.random.default_rng(0), 10)
+    entities, strategy = random_entities(np.random.default_rng(1), leaves(spine).size, 5), even_strategy(spine)
+    found = entity_variances(strategy, SCHEMA, entities, solver="cholesky")
+    assert found == pytest.approx(dense_variances(strategy, entities), rel=ROUNDING)
 
 
 def test_cells_of_tables_and_any_workload():
