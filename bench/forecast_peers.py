@@ -14,7 +14,7 @@ PATTERN = np.array([0.0, np.sqrt(2)])  # residuals whose variance and mean squar
 
 
 def of_arrays(called: str, method: str = "wls_var", **options: bool) -> Answer:
-    """A reconciliation of one column; it is given residuals that have the variances."""
+    """A reconciliation of one column or several; it is given residuals that have the variances."""
 
     def answer(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
         own: Any = getattr(import_module("hierarchicalforecast.methods"), called)(method, **options)
@@ -25,8 +25,8 @@ def of_arrays(called: str, method: str = "wls_var", **options: bool) -> Answer:
         sample = {"y_insample": residuals, "y_hat_insample": np.zeros_like(residuals)}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = own.fit_predict(S=given, y_hat=y[:, None], **sample)
-        return np.asarray(found["mean"]).ravel()
+            found = own.fit_predict(S=given, y_hat=y.reshape(len(y), -1), **sample)
+        return np.asarray(found["mean"]).reshape(y.shape)
 
     return answer
 

@@ -5,9 +5,9 @@
     python -m bench peers --peers FOLDER     also systems for tables whose repositories lie in FOLDER
 
 A row is a problem and a peer. "apply": both were prepared, and answer again; "from the problem": both start with what
-was measured, loaded and described; "frames": both are given the same data frames. Times are medians, in milliseconds of
-processor on one BLAS thread; the ratio, peer over ours, is the median over rounds that time one after the other.
-Peers for any equalities are given these, while ours finds them from the problem.
+was measured, loaded and described; "frames", "arrays": both are given the same ones, of several columns. Times are
+medians, in milliseconds of processor on one BLAS thread; the ratio, peer over ours, is the median over rounds that
+time one after the other. Peers for any equalities are given these, while ours finds them from the problem.
 
 "distance" is the largest difference from our answer in any cell, in our standard errors; "proved" bounds how far any
 figure and any combination of them is from the best estimate, by certificate; "disagreement" is what sums miss. Of
@@ -184,7 +184,8 @@ def _contests(quick: bool) -> Iterator[Contest]:
             problem = problem.observing()
         y = np.random.default_rng(SEED).standard_normal(problem.observed.size) * np.sqrt(problem.variances)
         yield Contest(name, y.size, _general(problem, y))
-    yield from _of_hierarchy("tree of 1,000 leaves", tree(1_000), 1)
+    yield from _of_hierarchy("tree of 8 leaves", tree(8), 12)
+    yield from _of_hierarchy("tree of 1,000 leaves", tree(1_000), 12)
     yield from _of_hierarchy("M5's shape, a fortieth of its items", m5(40), 4)
     if not quick:
         yield from _of_hierarchy("M5's shape, 42,840 series", m5(), 28)
@@ -241,6 +242,10 @@ def _of_forecasts(name: str, S: sparse.csr_array, variances: NDArray, truth: NDA
         frames = forecast_peers.Frames(S, variances, Y)
         return Rival("frames", frames.ours, partial(frames.theirs, called), distance_from(P @ Y, P.variances()))
 
+    def columns() -> Rival:
+        ours, theirs = (partial(answers[called], S, variances, Y) for called in ("ExactMinTrace", "MinTraceSparse"))
+        return Rival("arrays", ours, theirs, distance_from(P @ Y, P.variances()))
+
     def not_negative(qp: bool) -> Rival:
         theirs = partial(forecast_peers.of_arrays("MinTraceSparse", nonnegative=True, qp=qp), S, variances, y)
         least = squares(best())
@@ -256,12 +261,14 @@ def _of_forecasts(name: str, S: sparse.csr_array, variances: NDArray, truth: NDA
     rivals: Rivals = _general(problem, y) | {called: partial(of_arrays, called) for called in answers}
     rivals |= {f"MinTraceSparse, qp={qp}": partial(not_negative, qp) for qp in (True, False)}
     yield Contest(name, y.size, rivals)
-    frames = {called: partial(in_frames, called) for called in ("MinTraceSparse", "MinTrace")}
-    yield Contest(f"{name}, horizon {Y.shape[1]}", Y.size, frames)
+    horizon: Rivals = {called: partial(in_frames, called) for called in ("MinTraceSparse", "MinTrace")}
+    horizon["MinTraceSparse of arrays"] = columns
+    yield Contest(f"{name}, horizon {Y.shape[1]}", Y.size, horizon)
 
 
 def _ours(S: sparse.csr_array, variances: NDArray, y: NDArray, **options: bool) -> NDArray:
-    return ExactMinTrace(covariance=variances, **options).fit_predict(S, y[:, None])["mean"][:, 0]
+    Y = y.reshape(len(y), -1)
+    return ExactMinTrace(covariance=variances, **options).fit_predict(S, Y)["mean"].reshape(y.shape)
 
 
 def _refuse_dense(called: str, shape: tuple[int, int]) -> None:
