@@ -209,9 +209,9 @@ def test_empty_blocks_have_no_error(pair: CensusPair, stored: Path, tmp_path: Pa
     """Zeros of whole geounits, where the variables that tell them apart are summed out, hold in questions too."""
     words = ["--variables", "sex,hispanic", "--desired", "sex", "--out", str(tmp_path / "out")]
     assert main(["estimate", pair.folders[1], "--settings", "dhc_us_persons", *words]) == 0
-    for result in (Result(tmp_path / "out"), Result(stored)):
+    for result, most in ((Result(tmp_path / "out"), 0.0), (Result(stored), 1e-6)):
         answers = result.ask_places(blocks_of(result, pair.geoids), [{"sex": ["0"]}])
-        assert [i for i, answer in enumerate(answers.values()) if answer.std_errors[0] < 1e-6] == list(EMPTY)
+        assert [i for i, answer in enumerate(answers.values()) if answer.std_errors[0] <= most] == list(EMPTY)
 
 
 TWO, NAMED = " ".join(BOTH[:4]), " ".join(BOTH)
