@@ -103,7 +103,7 @@ READ_AS_TOTALS = [
 ASKED_ABOUT = [
     "T", "Persons", "Population", "-", "--", "Sub-total", "Subtotal", "Both sexes", "All persons", "Total population",
     "Men and women combined", "Subtotal women", "Sum of the above", "State", "Nationwide", "Alle Personen",
-    "Beide Geschlechter",
+    "Beide Geschlechter", "All ages", "total, 16 and over",
 ]  # fmt: skip
 
 
