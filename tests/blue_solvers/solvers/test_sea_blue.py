@@ -86,6 +86,8 @@ def test_second_branch(name: str) -> None:
     shapes = Problem(schema, dict.fromkeys(tables, 1.0)).observed
     problem = Problem(schema, {table: rng.uniform(1, 30, shapes.shape(table)) for table in tables}, "all")
     P = blue(problem, "sea_blue")
+    said = "heuristic, not the BLUE: variances differ within tables (A3 fails); cg and cholesky give the BLUE"
+    assert (P.info.exact, P.info.reason) == (False, said)
     y = rng.normal(50, 5, (problem.observed.size, 3))
     assert np.allclose(P @ y, algorithm_2(problem) @ y, rtol=0, atol=1e-9)
     assert P.estimate(y[:, 0]).info.violation < 1e-9  # iterations stop at 1e-12 of sums of some hundreds
