@@ -90,3 +90,12 @@ def test_types_say_what_is_there() -> None:
     assert holding(r"is not None\b")
     assert not holding(r"assert [^\n]* is not None\b")
     assert len(holding(r"schema is (not )?None\b")) == 1
+
+
+def test_scripts_and_checks_name_tests_that_are_there() -> None:
+    texts = [path.read_text() for path in (ROOT / ".ci" / "run", *(ROOT / "scripts").iterdir()) if path.is_file()]
+    named = {name for text in texts for name in re.findall(r"\btests/[\w/.]+\.py(?:::\w+)?", text)}
+    assert len(named) > 10
+    for path, _, test in (name.partition("::") for name in named):
+        assert not test or f"def {test}(" in (ROOT / path).read_text(), test
+        assert (ROOT / path).is_file(), path
