@@ -16,6 +16,7 @@ from constraint_builders.files import (
     read_long_table,
     write_frame,
 )
+from constraint_builders.files.expected_rows import MOST_DEVIATIONS
 from constraint_builders.files.source import open_source
 from tests.helpers.effort import examples
 from tests.helpers.every import every
@@ -191,6 +192,12 @@ def test_geounits_that_make_no_tree_are_refused(old: str, new: str, message: str
 def test_children_that_count_far_less_than_their_parent_are_refused() -> None:
     with pytest.raises(ValueError, match="A 'a' counts 300 in table 'total', its 2 children 3: no noise explains that"):
         read_long_table(PARENTS.with_columns(value=pl.Series([300.0, 1, 2])), SEX)
+    cells = PARENTS.with_columns(sex=pl.lit("f"), table=pl.lit("sex"))
+    table = pl.concat([cells, cells.with_columns(sex=pl.lit("m"))])
+    limit = MOST_DEVIATIONS * 6**0.5  # of six cells of variance 1
+    read_long_table(table.with_columns(value=pl.col("value") + pl.Series([limit, *[0.0] * 5])), SEX)
+    with pytest.raises(ValueError, match="in table 'detailed', its 2 children 6: no noise explains that"):
+        read_long_table(table.with_columns(value=pl.col("value") + pl.Series([limit + 1, *[0.0] * 5])), SEX)
 
 
 PARENTS = pl.DataFrame(
