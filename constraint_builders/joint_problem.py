@@ -207,22 +207,24 @@ def _joined(
 
 
 def _refuse_copies(together: Problem, counts: Sequence[int]) -> None:
-    """Raise `ValueError` where products, of so many tables, measured one place by a law that makes figures copies."""
-    law, seen = together.noise.law, dict[tuple[str, bytes, bytes], int]()
+    """Raise `ValueError` where products, of so many tables, measured one cell by a law that makes figures copies."""
+    law, seen = together.noise.law, dict[tuple[str, bytes, bytes], list[tuple[int, Flags]]]()
     if isinstance(law, str) or law.copies_are_independent:
         return
     noisy, product = ~(together.exact | together.unmeasured), np.repeat(np.arange(len(counts)), counts)
     for index, (level, table) in enumerate(zip(together.observed_levels, together.observed_tables, strict=True)):
-        areas, block = together.leaves_of(level).sorted_indices(), together.observed.block(index)
-        for number in np.flatnonzero(noisy[block].reshape(-1, table.size).any(axis=1)).tolist():
+        areas = together.leaves_of(level).sorted_indices()
+        cells = noisy[together.observed.block(index)].reshape(-1, table.size)
+        for number in np.flatnonzero(cells.any(axis=1)).tolist():
             own = slice(*areas.indptr[number : number + 2])
-            first = seen.setdefault((table.name, areas.indices[own].tobytes(), areas.data[own].tobytes()), index)
-            if product[first] != product[index]:
+            known = seen.setdefault((table.name, areas.indices[own].tobytes(), areas.data[own].tobytes()), [])
+            for first in (i for i, others in known if product[i] != product[index] and (others & cells[number]).any()):
                 names = " and ".join(repr(together.observed.names[i]) for i in (first, index))
                 raise ValueError(
                     f"tables {names} have figures of one place, which by {law!r} are copies of one measurement: leave "
                     "one of them out"
                 )
+            known.append((index, cells[number]))
 
 
 def _understood(products: Mapping[str, Problem]) -> Understood:

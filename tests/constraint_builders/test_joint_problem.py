@@ -334,3 +334,14 @@ def test_rounded_figures_of_one_place_are_not_taken_from_two_products() -> None:
                 joint(one, other)
         else:
             assert joint(one, other).noise == law
+
+
+def test_rounded_figures_of_different_cells_of_one_table_are_not_copies() -> None:
+    """One product may know exactly, or leave out, what another rounded."""
+    ages, law = Schema({"age": 3}), Rounding(10)
+    rounded = law.variance
+    one = Problem(ages, {"age": [rounded, rounded, 0]}, noise=law)
+    for beside in ([0, 0, rounded], [0, np.inf, rounded]):
+        assert joint(one, Problem(ages, {"age": beside, "total": 0}, noise=law)).noise.law == law
+    with pytest.raises(ValueError, match="are copies of one measurement"):
+        joint(one, Problem(ages, {"age": [0, rounded, rounded]}, noise=law))
