@@ -91,6 +91,7 @@ BY_COMMA = rf"^[+-]?[0-9]*,[0-9]*(?i:e[+-]?[0-9]+)?$|{FIRST}(\.[0-9]{{3}})+,[0-9
 EITHER = rf"{FIRST}[.,][0-9]{{3}}$"
 WITH_COMMA = rf"{FIRST},[0-9]{{3}}$"
 WITH_POINT = rf"{FIRST}\.[0-9]{{3}}$"  # which may be thousands beside numbers without a point
+ROUND = rf"{FIRST}\.[0-9]{{2}}0$"  # nobody writes 1.2 so beside numbers without decimals, grouped or not
 WHOLE = r"^[+-]?[0-9]+$"
 UNGROUPED = r"^[+-]?[0-9]{4,}$"
 
@@ -173,13 +174,16 @@ def decimal_mark(columns: Sequence[pl.Series], delimiter: str) -> str:
 def _doubtful(texts: Sequence[pl.Series], delimiter: str) -> pl.Series:
     """Numbers of which the mark may group digits or be the decimal one, where no other number tells.
 
-    Between cells that commas separate a comma groups digits, but beside digits that are not grouped.
+    Between cells that commas separate a comma groups digits, but beside digits that are not grouped; a point may, but
+    in a column where digits are not grouped.
     """
     text = pl.concat(texts)
     if delimiter == ";":
         return _like(text, EITHER)
     if delimiter == ",":
-        return pl.concat([_like(text, WITH_COMMA, UNGROUPED), *(_like(own, WITH_POINT, WHOLE) for own in texts)])
+        marks = [ROUND if own.str.contains(UNGROUPED).any() else WITH_POINT for own in texts]
+        points = [_like(own, mark, WHOLE) for own, mark in zip(texts, marks, strict=True)]
+        return pl.concat([_like(text, WITH_COMMA, UNGROUPED), *points])
     return pl.concat([_like(text, WITH_COMMA), _like(text, WITH_POINT, WHOLE)])
 
 

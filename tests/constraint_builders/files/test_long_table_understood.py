@@ -171,6 +171,10 @@ def test_what_groups_thousands_is_told_by_another_column_or_by_the_file() -> Non
     for delimiter, texts in (("", ["1,234", "5,678"]), (",", ["1,234", "5678"])):
         with pytest.raises(ValueError, match=r"'1,234' may mean 1234 or 1\.234"):
             decimal_mark([pl.Series(texts)], delimiter)
+    assert decimal_mark([pl.Series(["1.004", "60000"])], ",") == "."  # whose digits are not grouped
+    for texts in (["1.004", "600"], ["1.200", "60000"]):
+        with pytest.raises(ValueError, match="write one or the other"):
+            decimal_mark([pl.Series(texts), pl.Series(["60000"])], ",")
 
 
 @cases(
