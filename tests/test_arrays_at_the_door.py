@@ -183,12 +183,22 @@ def test_what_is_no_array_of_numbers_is_refused_by_name(door: str, kind: str) ->
     ([-1, np.inf], "must hold positions, whole numbers"),
     ([True, False], "must hold positions, whole numbers"),
     (["-1", "0"], "must hold positions, whole numbers"),
+    ([None, 0], "must hold positions, whole numbers"),
+    (np.array([-1, True], dtype=object), "must hold positions, whole numbers"),
     (np.ma.array([-1, 0], mask=[False, True]), "is a masked array"),
 )
 def test_what_holds_no_positions_of_geounits_is_refused(positions: Any, message: str) -> None:
     for take in (lambda own: Spine(own, ["US", "State"]), lambda own: Entities.from_geounits(SPINE, {"west": own})):
         with pytest.raises(ValueError, match=message):
             take(positions)
+
+
+def test_positions_may_be_whole_numbers_as_objects() -> None:
+    """As they are in a column of a data frame that held something else."""
+    for dtype in (object, np.int8, float):
+        assert Spine(np.array([-1, 0], dtype=dtype), ["US", "State"]) == Spine([-1, 0], ["US", "State"])
+        found = Entities.from_geounits(SPINE, {"west": np.array([1], dtype=dtype)})
+        assert (found.contains != Entities.from_geounits(SPINE, {"west": [1]}).contains).nnz == 0
 
 
 @every("kind", ["complex", "text", "dates"])

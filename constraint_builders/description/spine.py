@@ -323,6 +323,8 @@ def read_positions(values: ArrayLike, what: str) -> NDArray[np.intp]:
     refuse_masked(values, what)
     refuse_labels(values, what)
     given = np.asarray(values)
+    if given.dtype.kind == "O" and all(type(own) is int or isinstance(own, np.integer) for own in given.flat):
+        given = given.astype(np.intp)  # as data frames may hold whole numbers
     whole = given.dtype.kind == "f" and (np.isfinite(given) & (given == np.rint(given))).all()
     if given.size and given.dtype.kind not in "iu" and not whole:
         raise ValueError(f"{what} must hold positions, whole numbers: got {given.dtype} {given.ravel()[:5].tolist()}")
