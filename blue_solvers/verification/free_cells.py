@@ -133,16 +133,17 @@ class FreeCells:
             return self  # measured sums of these places tell all of them
         cells = (own for both in found.values() for own in both)
         key = tuple(own.tobytes() for own in (*cells, *(np.isfinite(claimed(placed)) for placed in tables)))
-        if key != self._of_claims[0]:  # most answers say nothing of the same cells
-            self._of_claims = key, FreeCells(self._places, found, claimed=claimed)
-        return self._of_claims[1]
+        kept = self._of_claims  # once: another thread may keep those of another answer meanwhile
+        if key != kept[0]:  # most answers say nothing of the same cells
+            self._of_claims = kept = key, FreeCells(self._places, found, claimed=claimed)
+        return kept[1]
 
     def solved(self, claimed: Claimed, cells: Callable[[int], Float]) -> Float:
         """Cells, (size,), with which sums are what is claimed, beside the others of leaves by number; NaN of some."""
         left, held = self._sums.values(claimed), np.zeros(self._used.size, dtype=np.longdouble)
         for number in range(len(self._places.leaves)):
             held += cells(number).ravel() @ self._in_leaves(number)
-        left[self._used] -= held.astype(float)
+        left[self._used] = left[self._used] - held  # rounded once
         return self._chosen.solved(left)
 
     def filled(self, number: int, variance: Float) -> Float:

@@ -17,6 +17,7 @@ from blue_solvers.verification import certificate, certify, chosen_sums
 from blue_solvers.verification.by_sums import ProblemToProve, certify_by_sums
 from blue_solvers.verification.certificate import Certifier
 from blue_solvers.verification.chosen_sums import ChosenSums
+from blue_solvers.verification.free_cells import FreeCells
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from tests.helpers.effort import examples, lengths
@@ -203,6 +204,20 @@ def test_answers_that_say_nothing_of_other_cells_are_proved_by_other_sums(monkey
     proofs = [Certifier(problem).certify(y, x).bound for x in silent]
     assert max(proofs) < 1e-9
     assert [again.certify(y, x).bound for x in silent] == pytest.approx(proofs, rel=1e-3)
+
+
+def test_answers_of_another_thread_take_nothing_from_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another answer's cells are kept in the place of a proof's own before it has looked at these."""
+    monkeypatch.setattr(certificate, "MOST_LISTED", 0)
+    problem, y = suppressed(np.random.default_rng(0))
+    right = blue(problem).estimate(y, certify=False).values
+    silent = np.where(problem.unmeasured & (np.arange(y.size) % 3 > 0), np.nan, right)
+
+    def replaced(free: FreeCells, name: str, value: object) -> None:
+        object.__setattr__(free, name, ((), None) if name == "_of_claims" else value)
+
+    monkeypatch.setattr(FreeCells, "__setattr__", replaced)
+    assert Certifier(problem).certify(y, silent).bound < 1e-9
 
 
 def test_an_equality_in_which_a_cell_cancels_says_nothing_of_it() -> None:
