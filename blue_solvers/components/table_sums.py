@@ -178,14 +178,13 @@ class LeafPlan:
         if axes.has_groups:
             self._weigh_groups(precisions, share)
         else:
-            told = information(plan, self._seen, precisions[1:])
-            others = np.array([told[own][0] if own in told else 0.0 for own in plan.tables])
+            others, _ = information(plan, self._seen, precisions[1:])
             self._scales = share[plan.offsets] / (others + precisions[0] * plan.sizes / axes.size(whole))
 
     def _weigh_groups(self, precisions: Float, share: Float) -> None:
         """What multiplies what is known of tables, (tables,); and what mixes groups."""
         plan, self._scales = self._plan, np.ones(len(self._plan.tables))
-        found = information(plan, self._seen, precisions[1:])
+        _, found = information(plan, self._seen, precisions[1:])
         for join in self._joins.values():
             groups = tuple(slice(None) if axis in plan.groups(join) else 0 for axis in join)
             each = share[plan.places[join] :][: plan.size_of(join)].reshape([plan.axes.sizes[axis] for axis in join])

@@ -64,13 +64,13 @@ class LatticeForm:
         self._plan = plan = SweepPlan(axes, tables, self._wanted, most_bytes / CELL_BYTES)
         is_exact = variances == 0
         precisions = 1 / np.where(is_exact, 1.0, variances)
-        exact, noisy = (
+        (exact, exactly), (noisy, noisily) = (
             information(plan, [tables[i] for i in np.flatnonzero(own).tolist()], precisions[own])
             for own in (is_exact, ~is_exact)
         )
-        self._is_known = np.zeros(len(plan.tables), dtype=bool)
-        self._is_known[[plan.number[table] for table in exact]] = True
-        self._lay_scale(noisy | exact, exact, most_bytes - CELL_BYTES * plan.cells)
+        self._is_known = exact > 0
+        density = np.where(self._is_known, exact, noisy)
+        self._lay_scale(density, noisily | exactly, exactly, most_bytes - CELL_BYTES * plan.cells)
         reads = plan.reads(tables, problem.observed.offsets[told])
         self._told = replace(reads, factors=precisions * (is_exact | ~self._is_known[reads.table]))
         self._up = self._upwards(self._told, self._is_known)
@@ -79,12 +79,11 @@ class LatticeForm:
         self._wanted_at = reads if is_same else plan.reads(self._wanted, problem.desired.offsets[:-1])
         self._results = in_parts(self._wanted_at.turned())
         self._is_as_it_lies = np.array_equal(self._wanted_at.steps[:, 1], problem.desired.offsets[:-1])
-        self._is_back = not exact and np.array_equal(reads.steps[:, 1], problem.observed.offsets[:-1])
+        self._is_back = not is_exact.any() and np.array_equal(reads.steps[:, 1], problem.observed.offsets[:-1])
 
-    def _lay_scale(self, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
+    def _lay_scale(self, density: Float, told: dict[Axes, Float], exact: Collection[Axes], most_bytes: float) -> None:
         """What components are multiplied by, and their variances, (tables,), from what tables say of cells of each."""
         plan, self.has_exact_zeros = self._plan, not self._plan.axes.has_groups
-        density = np.array([told[table][0] if table in told else 0.0 for table in plan.tables])
         self._scale = np.divide(1.0, density, out=np.zeros_like(density), where=density > 0)
         self._variances = np.where(self._is_known, 0.0, self._scale)
         if plan.axes.has_groups:

@@ -119,7 +119,7 @@ class SweepPlan:
         for own, source in self.margins.items():
             self._source[own] = self._source[source]
         laid = list(wanted | dict.fromkeys(self.tables))
-        starts = list(accumulate(map(self.size_of, laid), initial=0))
+        starts = list(accumulate(map(self._sizes.__getitem__, laid), initial=0))
         self.cells = starts.pop()
         self.places = dict(zip(laid, starts, strict=True))
         self.offsets = np.array([self.places[table] for table in self.tables], dtype=np.intp)
@@ -288,12 +288,14 @@ class SweepPlan:
             return as_rows([])
         lengths = np.where(lattice.has, self.axes.sizes, 1)
         ahead = np.cumprod(lengths, axis=1) // lengths
-        keeps = lattice.axis != lattice.has.argmax(axis=1)[lattice.inside]
-        order = np.lexsort([~keeps, lattice.inside])
+        firsts, size = np.flatnonzero(np.diff(lattice.inside, prepend=-1)), lattice.inside.size
+        order = np.arange(1, size + 1)
+        order[np.append(firsts[1:], size) - 1] = firsts
+        keeps = (order > np.arange(size)).astype(np.intp)
         inside, axis, without = lattice.inside[order], lattice.axis[order], lattice.without[order]
         before, levels = ahead[inside, axis], lengths[inside, axis]
         after, (start, end) = self.sizes[inside] // (before * levels), self.offsets[np.array([inside, without])]
-        return rows_of_columns(MOVE, start, end, before, levels, after, SUMMED, inside, without, keeps[order])
+        return rows_of_columns(MOVE, start, end, before, levels, after, SUMMED, inside, without, keeps)
 
     def _beside(self, table: Axes) -> tuple[list[Row], list[Row], list[Row]]:
         """Rows that find what a large table has along its copies, that add it to what they copy, and that spread it."""
@@ -367,16 +369,17 @@ class SweepPlan:
         return len(self._lists) - 1 - self.axes.sizes[fine]
 
 
-def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:
-    """What tables of precisions (observed,) say of all tables that they lead to, by cell of groups and recodes."""
-    if not observed:
-        return {}
+def information(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> tuple[Float, dict[Axes, Float]]:
+    """What tables of precisions (observed,) say of the first cell of every table, (tables,), and of more with groups.
+
+    Then of all tables that they lead to, by cell of groups and recodes.
+    """
     if plan.axes.has_groups:
-        return _information_by_group(plan, observed, precisions)
-    numbers = np.array([plan.number[table] for table in observed])
+        found = _information_by_group(plan, observed, precisions)
+        return np.array([found[table][0] if table in found else 0.0 for table in plan.tables]), found
+    numbers = np.array([plan.number[table] for table in observed], dtype=np.intp)
     values = np.bincount(numbers, precisions / plan.sizes[numbers], len(plan.tables)).astype(float)
-    told = plan.sizes * plan.lattice.sums_above(values)
-    return {table: own for table, own in zip(plan.tables, told[:, None], strict=True) if own[0] > 0}
+    return plan.sizes * plan.lattice.sums_above(values), {}
 
 
 def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions: Float) -> dict[Axes, Float]:

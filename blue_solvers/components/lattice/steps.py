@@ -74,7 +74,9 @@ def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
 
 
 def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
-    """Both, (rows, 10) and (others, 10), in order of tables or, if `sign` is -1, of the last one first, as each is."""
+    """Both, (rows, 10) that are and (others, 10), in order of tables or, if `sign` is -1, of the last one first."""
+    if not len(others):
+        return rows
     both = np.concatenate([rows, others])
     return both[np.argsort(sign * both[:, TABLE], kind="stable")]
 
