@@ -271,11 +271,13 @@ class SweepPlan:
         self.cells_of_copies = np.zeros((self.copied.stop - self.copied.start, 1))
         for table in left:
             for own, (_, place) in self._copies[table].items():
-                each = self._cells_for_each(table, own)
-                self.cells_of_copies[place - self.copied.start :][: each.size, 0] = each
+                each = self.cells_of_copies[place - self.copied.start :][: self.size_of(own), 0]
+                each[:] = self._cells_for_each(table, own)
 
-    def _cells_for_each(self, fine: Axes, coarse: Axes) -> Float:
-        """Cells of a table for each cell of a coarser one."""
+    def _cells_for_each(self, fine: Axes, coarse: Axes) -> Float | float:
+        """Cells of a table for each cell of a coarser one, (cells,), or for all alike."""
+        if not self.groups(coarse):
+            return self.size_of(fine) / self.size_of(coarse)
         of = self.axes.variable
         counts = [self._per_cell(axis, own) for own in coarse for axis in fine if of[axis] == of[own]]
         each = reduce(np.multiply.outer, counts, np.ones(1)).ravel()
@@ -310,7 +312,7 @@ class SweepPlan:
             back = [(kind, *row[1:]) for kind, row in zip(kinds, sums[own], strict=False)][::-1]
             spread += [(*row, number, number, source == table and table[0] in own) for row in back]
             empty.discard(source)
-        inside = [own for own in self.tables if own in copies]
+        inside = sorted(copies.keys() & self.number.keys(), key=self.number.__getitem__)
         for own in inside:
             for other in self.coarser(own):
                 rows = self._move(own, other, places[own], places[other])
