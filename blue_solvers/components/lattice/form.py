@@ -121,8 +121,9 @@ class LatticeForm:
         empty = ~np.isin(starts, writes.steps[:, 1])
         beside = slice(starts[empty].min(initial=plan.cells), (starts + sizes)[empty].max(initial=0))
         first = replace(writes.at(is_first), beside=beside).followed_by(later)
-        moves = writes.at(~is_first).followed_by(moves)
-        moves = moves.at(np.argsort(moves.table, kind="stable"))  # a table is read just before it is taken apart
+        others = writes.at(~is_first)
+        others = others.at(np.argsort(others.table, kind="stable"))
+        moves = moves.with_others(others)  # a table is read just before it is taken apart
         found = self._phases(moves, True)
         return [[first], *found] if sum(map(len, found)) > 1 else [[first.followed_by(moves)]]
 

@@ -91,7 +91,7 @@ class SweepPlan:
         self.axes = axes
         self._sizes: dict[Axes, int] = {}
         whole = [1 << axis if is_whole else 0 for axis, is_whole in enumerate(axes.is_whole)]
-        self.mask_of = cache(lambda table: sum(map(whole.__getitem__, table)))
+        self.mask_of = lambda table: sum(map(whole.__getitem__, table))
         self.groups = cache(lambda table: tuple([axis for axis in table if not axes.is_whole[axis]]))
         keeping = cache(lambda mask: tuple(bit_places(mask)))
         self.within = cache(self._with_groups) if axes.has_groups else lambda table, mask: keeping(mask)
