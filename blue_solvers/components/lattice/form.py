@@ -107,6 +107,7 @@ class LatticeForm:
         shares[plan.up.steps[:, 2] >= plan.copied.start] = 0.0  # of copies only what is theirs alone is left
         moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         _, once = np.unique(reads.steps[:, 1], return_index=True)
+        once = once[np.argsort(reads.table[once], kind="stable")]
         writes, later = reads.at(once), reads.at(np.delete(np.arange(len(reads.table)), once))
         writes.steps[:, 0] = WRITE
         is_first = np.isin(writes.table, np.concatenate([coarse[coarse != fine], later.table]))
@@ -121,9 +122,7 @@ class LatticeForm:
         empty = ~np.isin(starts, writes.steps[:, 1])
         beside = slice(starts[empty].min(initial=plan.cells), (starts + sizes)[empty].max(initial=0))
         first = replace(writes.at(is_first), beside=beside).followed_by(later)
-        others = writes.at(~is_first)
-        others = others.at(np.argsort(others.table, kind="stable"))
-        moves = moves.with_others(others)  # a table is read just before it is taken apart
+        moves = moves.with_others(writes.at(~is_first))  # a table is read just before it is taken apart
         found = self._phases(moves, True)
         return [[first], *found] if sum(map(len, found)) > 1 else [[first.followed_by(moves)]]
 
@@ -253,7 +252,7 @@ def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase]
 def _runs_of(kind: Integers, steps: StepList, rows: Index) -> list[StepList]:
     """Rows that follow one another and are of one kind, of some, (k,); `kind` is that of all rows, (rows,)."""
     changes = np.flatnonzero(np.diff(kind[rows])) + 1
-    return [steps.at(own) for own in np.split(rows, changes) if own.size]
+    return [steps.at(rows[slice(*own)]) for own in pairwise([0, *changes.tolist(), rows.size]) if rows.size]
 
 
 def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase], int]:
@@ -305,9 +304,10 @@ def _in_slices(plan: SweepPlan, own: StepList) -> Phase:
     length, size = plan.axes.sizes[plan.tables[table][0]], int(plan.sizes[table])
     count = min(length, -(-size // SLICE))
     ends = (np.arange(count + 1) * length // count)[:, None, None]
-    first, taken, listed = ends[:-1], np.diff(ends, axis=0), own.steps[:, 6]
-    each, counts = own.steps[:, 3] // length, np.where(listed < 0, 1, plan.lists[listed] if plan.lists.size else 1)
-    moves = first * (each * own.steps[:, 5])[:, None] * np.stack([own.steps[:, 4], counts], axis=1)
+    first, taken, listed = ends[:-1], ends[1:] - ends[:-1], own.steps[:, 6]
+    each, lengths = own.steps[:, 3] // length, own.steps[:, [4, 4]]
+    lengths[:, 1] = np.where(listed < 0, 1, plan.lists[listed]) if plan.lists.size else 1
+    moves = first * (each * own.steps[:, 5])[:, None] * lengths
     inside = own.steps[:, 1:3] - plan.cells
     in_room = plan.cells + first * (plan.most_room // length) + inside // length * taken  # a slice has its own
     steps = np.repeat(own.steps[None], len(taken), axis=0)

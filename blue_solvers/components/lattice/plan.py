@@ -304,13 +304,14 @@ class SweepPlan:
         number, copies = self.number[table], self._copies[table]
         places = {table: self.places[table]} | {own: place for own, (_, place) in copies.items()}
         found, spread, empty = list[Row](), list[Row](), copies.keys() - self.number.keys()
-        sums = {own: self._sum(source, own, places[source], place) for own, (source, place) in copies.items()}
-        for own, (source, _) in copies.items():
-            found += [(*row, number, number, source == table and table[0] in own) for row in sums[own]]
+        sums: dict[Axes, list[Row]] = {}
+        for own, (source, place) in copies.items():
+            work = number, number, source == table and table[0] in own
+            sums[own] = [(*row, *work) for row in self._sum(source, own, places[source], place)]
+            found += sums[own]
         for own, (source, _) in reversed(copies.items()):
             kinds = [EXPAND if source in empty else ADD, *[EXPAND] * len(sums[own])]
-            back = [(kind, *row[1:]) for kind, row in zip(kinds, sums[own], strict=False)][::-1]
-            spread += [(*row, number, number, source == table and table[0] in own) for row in back]
+            spread += [(kind, *row[1:]) for kind, row in zip(kinds, sums[own], strict=False)][::-1]
             empty.discard(source)
         inside = sorted(copies.keys() & self.number.keys(), key=self.number.__getitem__)
         for own in inside:
@@ -358,11 +359,11 @@ class SweepPlan:
             runs.append((levels, stay, listed))
         stages = []
         lengths = [levels for levels, _, _ in runs]
-        for i in sorted(range(len(runs)), key=lambda i: -runs[i][0] / runs[i][1]):
+        summed = [i for i, run in enumerate(runs) if run[2] != KEPT]
+        for i in sorted(summed, key=lambda i: -runs[i][0] / runs[i][1]) if len(summed) > 1 else summed:
             levels, stay, listed = runs[i]
-            if listed != KEPT:
-                stages.append((prod(lengths[:i]), levels, prod(lengths[i + 1 :]), listed))
-                lengths[i] = stay
+            stages.append((prod(lengths[:i]), levels, prod(lengths[i + 1 :]), listed))
+            lengths[i] = stay
         return stages
 
     def _lay_list(self, fine: int, coarse: int) -> int:
