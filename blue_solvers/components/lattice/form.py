@@ -107,7 +107,6 @@ class LatticeForm:
         shares[plan.up.steps[:, 2] >= plan.copied.start] = 0.0  # of copies only what is theirs alone is left
         moves = replace(plan.up, factors=np.where((kind == MOVE) | (kind == LAND), shares, 1.0))
         _, once = np.unique(reads.steps[:, 1], return_index=True)
-        once = once[np.argsort(reads.table[once], kind="stable")]
         writes, later = reads.at(once), reads.at(np.delete(np.arange(len(reads.table)), once))
         writes.steps[:, 0] = WRITE
         is_first = np.isin(writes.table, np.concatenate([coarse[coarse != fine], later.table]))
@@ -122,7 +121,8 @@ class LatticeForm:
         empty = ~np.isin(starts, writes.steps[:, 1])
         beside = slice(starts[empty].min(initial=plan.cells), (starts + sizes)[empty].max(initial=0))
         first = replace(writes.at(is_first), beside=beside).followed_by(later)
-        moves = moves.with_others(writes.at(~is_first))  # a table is read just before it is taken apart
+        moves = writes.at(~is_first).followed_by(moves)
+        moves = moves.at(np.argsort(moves.table, kind="stable"))  # a table is read just before it is taken apart
         found = self._phases(moves, True)
         return [[first], *found] if sum(map(len, found)) > 1 else [[first.followed_by(moves)]]
 

@@ -58,11 +58,6 @@ class StepList:
         """Both, one after the other, after what is cleared before the first."""
         return StepList(np.concatenate([self.steps, other.steps]), np.append(self.factors, other.factors), self.beside)
 
-    def with_others(self, others: StepList) -> StepList:
-        """Both, each in order of tables, others before the rows of their table."""
-        factors = np.insert(self.factors, np.searchsorted(self.table, others.table), others.factors)
-        return StepList(in_order_of_tables(self.steps, others.steps, 1), factors)
-
     def turned(self) -> StepList:
         """With the two places of every row exchanged, what is read being written instead of added."""
         steps = self.steps[:, [0, 2, 1, *range(3, 10)]]
@@ -79,8 +74,11 @@ def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
 
 
 def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
-    """Both, (rows, 10) and (others, 10), in order of tables as each is or, if `sign` is -1, of the last one first."""
-    return np.insert(rows, np.searchsorted(sign * rows[:, TABLE], sign * others[:, TABLE]), others, axis=0)
+    """Both, (rows, 10) that are and (others, 10), in order of tables or, if `sign` is -1, of the last one first."""
+    if not len(others):
+        return rows
+    both = np.concatenate([rows, others])
+    return both[np.argsort(sign * both[:, TABLE], kind="stable")]
 
 
 def as_rows(rows: Sequence[Row]) -> Integers:
