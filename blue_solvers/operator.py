@@ -283,10 +283,10 @@ class BlueOperator(OverLayouts):
         info : Info
             Of the worst column.
         """
-        Y = real_vector(self.problem.observed, Y)
-        start = time.perf_counter()
-        X, info = self._told(self._readable(Y.reshape(self.shape[1], -1)), self._require_finite)
-        return X.reshape(-1, *Y.shape[1:]), replace(info, seconds=time.perf_counter() - start)
+        start, Y = time.perf_counter(), real_vector(self.problem.observed, Y)
+        columns = Y.reshape(self.shape[1], -1) if Y.size else np.zeros((self.shape[1], 1))  # a report of something
+        X, info = self._told(self._readable(columns), self._require_finite)
+        return X[:, : Y.size].reshape(self.shape[0], *Y.shape[1:]), replace(info, seconds=time.perf_counter() - start)
 
     def _told(
         self, columns: Float, require_finite: Callable[[Float], None], checked: bool = False

@@ -182,6 +182,16 @@ def test_columns_in_fortran_order(name: str) -> None:
     np.testing.assert_allclose(P.T @ np.asfortranarray(Y), P.T @ Y, atol=1e-8)
 
 
+@each
+def test_no_columns(name: str) -> None:
+    """Of a problem with a recode, whose groups are mixed."""
+    schema = Schema({"a": 6, "b": 5}, recodes={"a": {"g": [0, 0, 1, 1, 2, 2]}})
+    problem = Problem(schema, {"total": 1.0, "g": 2.0, "a": 2.0, "g * b": 1.5, "detailed": 3.0})
+    P = blue(problem, name)
+    assert P.apply(np.zeros((problem.observed.size, 0)))[0].shape == (problem.desired.size, 0)
+    assert (P.T @ np.zeros((problem.desired.size, 0))).shape == (problem.observed.size, 0)
+
+
 def test_pickles_of_an_operator_do_not_carry_the_truth() -> None:
     """Who is given an operator is not given what it was measured from."""
     problem = gallery.berkeley()
