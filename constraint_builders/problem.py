@@ -17,8 +17,9 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import NamedTables
 from constraint_builders.estimability import ASSUMED_VARIANCE, why_undetermined
+from constraint_builders.nested_areas import over_spine, sums_over_spine
 from constraint_builders.reading import read_equations, read_problem, read_summing_matrix
-from constraint_builders.record import NOTHING_ASSUMED, Record, over_spine, sums_over_spine
+from constraint_builders.record import NOTHING_ASSUMED, Record
 from constraint_builders.relations.tabulation import Tabulation
 
 

@@ -110,7 +110,8 @@ def _measured(share: str | None, strategies: dict[str, Strategy], entities: Enti
 
 
 def _read_columns(path: str, names: Sequence[str]) -> dict[str, list[str]]:
-    from constraint_builders.files.naming import naming, read_labels
+    from constraint_builders.files.naming import naming
+    from constraint_builders.files.numbers import read_labels
     from constraint_builders.files.source import open_source
 
     with reading():

@@ -12,7 +12,7 @@ from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR
 from constraint_builders.arrays import Float
 from constraint_builders.files.columns import BOUNDS, GEOLEVEL, SOURCE, TABLE, plain_name, without_source
 from constraint_builders.files.long_table import digits_of, half_units
-from constraint_builders.files.naming import decimal_mark, read_labels, read_numbers
+from constraint_builders.files.numbers import decimal_mark, read_labels, read_numbers
 from constraint_builders.files.source import Source
 
 ESTIMATE, ERROR, VALUE, VARIANCE = "estimate", "std_error", "value", "variance"

@@ -37,7 +37,7 @@ from blue_solvers.contract import Refusal
 from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.schema_order import of_tables
+from constraint_builders.some_tables import of_tables
 
 FEW_GROUPS = 300  # of recodes, whose matrices then cost less than the iterations
 MOST_EXACT_CELLS = 500  # in tables that are not wholly exact: their products make an estimate take five times as long

@@ -15,7 +15,8 @@ from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SUMMED_OUT, Columns, plain_name
 from constraint_builders.files.labels import LabelNumbers, is_total, plain_label
 from constraint_builders.files.leaf_table import LeafTable
-from constraint_builders.files.naming import listed, naming, read_labels, shown
+from constraint_builders.files.naming import listed, naming, shown
+from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
 from constraint_builders.files.spine_of_codes import ROOTS
 

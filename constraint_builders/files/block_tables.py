@@ -15,7 +15,8 @@ from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.labels import refuse_alike
-from constraint_builders.files.naming import listed, naming, read_codes, read_labels, shown
+from constraint_builders.files.naming import listed, naming, shown
+from constraint_builders.files.numbers import read_codes, read_labels
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.source import Source, open_whole
 

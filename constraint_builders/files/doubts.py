@@ -18,7 +18,8 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.files.columns import SUMMED_OUT
 from constraint_builders.files.labels import plain_label
-from constraint_builders.files.naming import read_labels, shown
+from constraint_builders.files.naming import shown
+from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
 from constraint_builders.sources import SourceTable
 

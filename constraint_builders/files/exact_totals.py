@@ -18,7 +18,8 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.measurement_files import geocodes_in, level_folders
-from constraint_builders.files.naming import decimal_mark, listed, naming, read_codes
+from constraint_builders.files.naming import listed, naming
+from constraint_builders.files.numbers import decimal_mark, read_codes
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.source import open_whole
 from constraint_builders.files.tabulated_places import TOGETHER

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.columns import SUMMED_OUT
-from constraint_builders.files.naming import read_labels, shown
+from constraint_builders.files.naming import shown
+from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
 from constraint_builders.opening import SHIPPED
 

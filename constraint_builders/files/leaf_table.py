@@ -18,7 +18,8 @@ from scipy import sparse
 from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import SUMMED_OUT, plain_name
 from constraint_builders.files.labels import is_total
-from constraint_builders.files.naming import TEXT, listed, read_labels, shown
+from constraint_builders.files.naming import listed, shown
+from constraint_builders.files.numbers import TEXT, read_labels
 from constraint_builders.files.source import open_whole
 from constraint_builders.files.titles import Source
 

@@ -31,8 +31,8 @@ from constraint_builders.files.columns import (
     cell_keys,
     without_source,
 )
-from constraint_builders.files.naming import LARGEST
 from constraint_builders.files.new_files import replacing
+from constraint_builders.files.numbers import LARGEST
 from constraint_builders.files.source import writer_of
 from constraint_builders.files.spine_of_codes import codes_tell, spine_by_parents
 from constraint_builders.problem import Problem

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from constraint_builders.description.schema import Schema
 from constraint_builders.files.arrow_files import frame_of, open_parquet
-from constraint_builders.files.naming import LARGEST, TEXT, held, naming
+from constraint_builders.files.naming import naming
+from constraint_builders.files.numbers import LARGEST, TEXT, held
 from constraint_builders.files.tabulated_places import Outside
 
 LEVEL_SUFFIX = ".parquet"

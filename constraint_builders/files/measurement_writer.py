@@ -25,8 +25,8 @@ from constraint_builders.files.measurement_files import (
     require_free_names,
 )
 from constraint_builders.files.measurement_rows import DETAILED, SUMMED_OUT
-from constraint_builders.files.naming import LARGEST
 from constraint_builders.files.new_files import new_folder, path_component
+from constraint_builders.files.numbers import LARGEST
 from constraint_builders.problem import Problem
 from constraint_builders.schema_order import in_schema_order
 

@@ -27,12 +27,8 @@ from constraint_builders.description.geo_ids import (
     may_be_county,
 )
 from constraint_builders.files.columns import plain_name
-from constraint_builders.files.naming import (
-    decimal_mark,
-    naming,
-    read_codes,
-    read_labels,
-)
+from constraint_builders.files.naming import naming
+from constraint_builders.files.numbers import decimal_mark, read_codes, read_labels
 from constraint_builders.files.published_tables import BELOW, published_name, published_tables
 from constraint_builders.files.schema_file import parse_document
 from constraint_builders.files.source import Source, open_source

@@ -33,15 +33,8 @@ from constraint_builders.files.columns import (
 )
 from constraint_builders.files.doubts import misspelt
 from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
-from constraint_builders.files.naming import (
-    TEXT,
-    NotANumberError,
-    decimal_mark,
-    listed,
-    read_labels,
-    read_numbers,
-    shown,
-)
+from constraint_builders.files.naming import listed, shown
+from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_labels, read_numbers
 from constraint_builders.files.source import Source
 from constraint_builders.files.spine_of_codes import Geography
 from constraint_builders.sources import SourceTable

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from constraint_builders.description.geo_ids import geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, Columns
-from constraint_builders.files.naming import read_codes, read_labels
+from constraint_builders.files.numbers import read_codes, read_labels
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.source import Source
 from constraint_builders.files.tabulated_places import TOGETHER

@@ -26,7 +26,8 @@ from constraint_builders.files.columns import (
 )
 from constraint_builders.files.labels import LabelNumbers, in_order, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
-from constraint_builders.files.naming import TEXT, is_empty, is_number, listed, marked, naming, read_labels, shown
+from constraint_builders.files.naming import listed, naming, shown
+from constraint_builders.files.numbers import TEXT, is_empty, is_number, marked, read_labels
 from constraint_builders.files.periods import recoded_periods
 from constraint_builders.files.sdmx_table import SDMX, plain_sdmx
 from constraint_builders.files.source import Source, open_source

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from constraint_builders.arrays import Float
 from constraint_builders.files.columns import NOTES, names_measurements, plain_name
-from constraint_builders.files.naming import LARGEST, NotANumberError, read_numbers, shown
+from constraint_builders.files.naming import shown
+from constraint_builders.files.numbers import LARGEST, NotANumberError, read_numbers
 
 COMMENT = "#"
 MOST_TITLES = 40  # rows, or notes

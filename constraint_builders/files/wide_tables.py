@@ -37,7 +37,8 @@ from constraint_builders.files.columns import (
     stem_of,
 )
 from constraint_builders.files.labels import is_total, plain_label
-from constraint_builders.files.naming import listed, marked, read_labels, shown
+from constraint_builders.files.naming import listed, shown
+from constraint_builders.files.numbers import marked, read_labels
 from constraint_builders.files.source import Source
 
 MOST_CELLS = 1e7  # of a table that lacks some: it is held whole

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from constraint_builders.record import Record
-from constraint_builders.schema_order import in_schema_order, of_tables
+from constraint_builders.schema_order import in_schema_order
+from constraint_builders.some_tables import of_tables
 from tests.helpers.every import every
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})

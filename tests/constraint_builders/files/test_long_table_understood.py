@@ -18,7 +18,7 @@ from scipy.stats import norm
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, read_tables
 from constraint_builders.files import frame_like, measurements_frame, read_long_table
-from constraint_builders.files.naming import decimal_mark, read_numbers
+from constraint_builders.files.numbers import decimal_mark, read_numbers
 from tests.helpers.effort import examples
 from tests.helpers.every import cases, every
 
