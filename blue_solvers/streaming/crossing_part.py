@@ -140,7 +140,7 @@ class CrossingForm(AreaForm):
 
     def _rows(self, layout: Layout) -> list[Index]:
         """Where every part is in a layout of a component's problem."""
-        counts = dict(zip(self._layers, self._counts.T, strict=True)) | {self._anchor: np.ones_like(self._parts, int)}
+        counts = dict(zip(self._layers, self._counts.T, strict=True)) | {self._anchor: np.ones_like(self._noise, int)}
         layers = [name[0] for name in layout.names if isinstance(name, tuple)]
         blocks = [np.repeat(np.arange(len(self._parts)), counts[layer]) for layer in layers]
         sizes = zip(blocks, layout.sizes.tolist(), strict=True)

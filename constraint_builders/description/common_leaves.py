@@ -304,7 +304,8 @@ def levels_having(schema: Schema, factor: str, labels: Sequence[str]) -> Flags:
     unknown = [label for label in asked if label not in known]
     if unknown or not asked:
         shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-        raise ValueError(f"{factor!r} has no level {', '.join(unknown)!r}: there are {shown}")
+        names = f"has no level {', '.join(map(repr, unknown))}" if unknown else "is named without a level"
+        raise ValueError(f"{factor!r} {names}: there are {shown}")
     flags: Flags = np.isin(known, asked)[list(schema.groups_of(factor))]
     return flags
 

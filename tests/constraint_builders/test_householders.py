@@ -228,6 +228,8 @@ def test_tables_of_many_cells_at_many_blocks(number: int) -> None:
 @cases(
     ({"units": {"householder": "yes"}}, None, "only= names problem 'units': there are 'persons', 'households'"),
     ({"households": {"householder": "maybe"}}, None, r"'householder' has no level 'maybe': there are yes, no"),
+    ({"households": {"householder": [1]}}, None, r"'householder' has no level 1: there are yes, no"),
+    ({"households": {"householder": []}}, None, r"'householder' is named without a level: there are yes, no"),
     ({"households": {}}, None, "only= must name labels of one variable of the finer schema: got none"),
     ({"households": {"householder": "yes", "sex": "0"}}, None, "of one variable .* got 'relgq', 'sex'"),
     ({"households": {"owner": "yes"}}, None, "'owner'"),
