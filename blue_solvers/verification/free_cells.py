@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.chosen_sums import ChosenSums
@@ -96,7 +97,7 @@ class FreeCells:
         self._chosen = ChosenSums(holds, besides, self._sums.ranks, at_root, told)
         self.variance, self.cost, self.to_root = self._chosen.variance, self._chosen.cost, self._chosen.to_root
         self._used = np.flatnonzero(self._chosen.in_use)
-        self._in_leaves = cache(lambda number: self._sums.in_leaves(number, self._used))
+        self._in_leaves = cache(partial(self._sums.in_leaves, chosen=self._used))
         for placed, own, _, cell in self._sums.of_tables():
             if placed is self._sums.root:
                 held = sparse.coo_array(holds[own])
@@ -131,8 +132,9 @@ class FreeCells:
         are_all = sum(row.size for row, _ in found.values()) == self.size
         if are_all and np.isfinite(self.cost).all() and not self._chosen.depends and not self.to_root.any():
             return self  # measured sums of these places tell all of them
-        cells = (own for both in found.values() for own in both)
-        key = tuple(own.tobytes() for own in (*cells, *(np.isfinite(claimed(placed)) for placed in tables)))
+        arrays: list[NDArray] = [own for both in found.values() for own in both]
+        arrays += [np.packbits(np.isfinite(claimed(placed))) for placed in tables]
+        key = tuple(own.tobytes() for own in arrays)
         kept = self._of_claims  # once: another thread may keep those of another answer meanwhile
         if key != kept[0]:  # most answers say nothing of the same cells
             self._of_claims = kept = key, FreeCells(self._places, found, claimed=claimed)
