@@ -152,7 +152,7 @@ def confidence_ellipsoid(
     """
     P, W, confidence_level = _read(P, W, confidence_level)
     centre, rounding = _centre(P, y, W)
-    whitening = Whitening.of_covariance(P.functional_covariance(W))
+    whitening = Whitening.of_covariance(P.functional_covariance(W), _sizes(W))
     rank = whitening.rank
     if draws is None:
         return Ellipsoid(
@@ -214,7 +214,7 @@ def simultaneous_band(
     centre, rounding = _centre(P, y, W)
     found = Functionals(centre, P.functional_covariance(W))
     largest = LargestErrors(simulations + 1 - order_statistic(confidence_level, simulations))
-    generator, whitening = random_generator(rng), Whitening.of_covariance(found.covariance)
+    generator, whitening = random_generator(rng), Whitening.of_covariance(found.covariance, _sizes(W))
     block = max(1, 2**20 // max(W.shape[1], 1))
     while largest.count < simulations:
         width = min(block, simulations - largest.count)
@@ -264,7 +264,7 @@ def distribution_free_band(
     draws = read_draws(draws)
     centre, rounding = _centre(P, y, W)
     found = Functionals(centre, P.functional_covariance(W))
-    scales = Whitening.of_covariance(found.covariance).scales[:, None]
+    scales = Whitening.of_covariance(found.covariance, _sizes(W)).scales[:, None]
     multiple = _depth_bound(P, W, confidence_level, draws, rng, progress, lambda e: abs(e / scales).max(axis=0))
     return _band(found, rounding, multiple)
 
@@ -301,7 +301,7 @@ def distribution_free_ellipsoid(
     """
     P, W, confidence_level = _read(P, W, confidence_level)
     draws = read_draws(draws)
-    whitening = Whitening.of_covariance(P.functional_covariance(W))
+    whitening = Whitening.of_covariance(P.functional_covariance(W), _sizes(W))
     radius = _depth_bound(P, W, confidence_level, draws, rng, progress, whitening.squared_lengths)
     centre, rounding = _centre(P, y, W)
     return Ellipsoid(
@@ -348,4 +348,9 @@ def _centre(P: BlueOperator, y: ArrayLike, W: sparse.csc_array) -> tuple[Float, 
     found, counts = estimate(P, y), P.problem.observed.flat(y, "y")[~P.problem.unmeasured]
     if found.ndim != 1:
         raise ValueError(f"a region is around one estimate: y must have shape ({P.shape[1]},)")
-    return W.T @ found, rounding_of(found, counts) * np.asarray(abs(W).sum(axis=0)).ravel()
+    return W.T @ found, rounding_of(found, counts) * _sizes(W)
+
+
+def _sizes(W: sparse.csc_array) -> Float:
+    """What functionals, (m, K), weigh in all, (K,)."""
+    return np.asarray(abs(W).sum(axis=0)).ravel()

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Float
 
 EXACT = 1e-7  # of the largest standard deviation: a variance of less is the rounding error of 0
-RANK_TOLERANCE = 1e-10  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
-CONSISTENT = 1e-6  # standard deviations by which consistent values may miss the affine space, for rounding
+RANK_TOLERANCE = 1e-13  # eigenvalue of a correlation matrix; rounding leaves about 1e-15 where it is 0
+CONSISTENT = 1e-6  # standard deviations by which consistent values may miss the affine space: three of what is dropped
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Whitening:
     Attributes
     ----------
     scales : ndarray, (K,)
-        Standard deviations; for functionals known exactly the largest of the others, or 1 where there are none.
+        Standard deviations; for functionals known exactly the largest of the others, or 1 where there are none, each
+        in the functional's own size.
     root, factor : ndarray, (K, rank)
         Of the correlation R: root root' = R^+ and factor factor' = R on its range, factor' root = 1.
     off : ndarray, (K, K - rank)
@@ -34,11 +35,12 @@ class Whitening:
     off: Float
 
     @classmethod
-    def of_covariance(cls, covariance: Float) -> Whitening:
-        """Standardise a covariance, (K, K), and split range from null space."""
-        deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    def of_covariance(cls, covariance: Float, sizes: Float) -> Whitening:
+        """Standardise a covariance, (K, K), of functionals of sizes, (K,), and split range from null space."""
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        deviations = np.sqrt(np.maximum(covariance.diagonal(), 0.0)) / sizes
         largest = float(deviations.max(initial=0.0))
-        scales = np.where(deviations > EXACT * largest, deviations, largest or 1.0)
+        scales = np.where(deviations > EXACT * largest, deviations, largest or 1.0) * sizes
         eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
         kept = eigenvalues > RANK_TOLERANCE
         roots = np.sqrt(eigenvalues[kept])

@@ -113,6 +113,28 @@ def test_exact_counts_and_inconsistent_values():
         assert not only_exact.contains([6.1])
 
 
+@every("seed", range(4))
+def test_functionals_in_units_of_their_own_have_the_same_region(seed):
+    """A share beside a count in billions is no exact number."""
+    rng = np.random.default_rng(seed)
+    P, W, y = blue(problem()), rng.normal(size=(9, 3)), TRUTH
+    units = 10.0 ** rng.integers(-12, 13, 3)
+    own, scaled = confidence_ellipsoid(P, y, W), confidence_ellipsoid(P, y, W * units)
+    assert own.rank == scaled.rank == 3
+    np.testing.assert_allclose(scaled.half_widths, own.half_widths * units, rtol=1e-9)
+    points = own.centre[:, None] + 2 * np.sqrt(own.shape.diagonal())[:, None] * rng.normal(size=(3, 50))
+    np.testing.assert_array_equal(scaled.contains(units[:, None] * points), own.contains(points))
+    bands = [np.subtract(*simultaneous_band(P, y, w, LEVEL, 9999, rng=1)) for w in (W, W * units)]
+    np.testing.assert_allclose(bands[1], bands[0] * units, rtol=0.03)
+
+
+@every("apart", [1e-4, 1e-5, 1e-6, 1e-7, 1e-9])
+def test_functionals_that_hardly_differ_are_covered(apart):
+    P, W = blue(Problem(Schema({"a": 3}), {"a": 1.0})), np.array([[1, 1], [1, 1 + apart], [0, 0]])
+    errors = np.random.default_rng(0).normal(size=(3, REPLICATES))
+    check_coverage(confidence_ellipsoid(P, np.zeros(3), W, LEVEL).contains(W.T @ errors), LEVEL)
+
+
 @every("unit", [1e-9, 1.0, 1e9])
 def test_what_is_known_exactly_is_held_in_any_unit(unit):
     """A sum less its parts is 0 whatever is measured, and an exact total what it is."""
