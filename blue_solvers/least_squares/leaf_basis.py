@@ -32,6 +32,7 @@ from constraint_builders.relations.equations import UnsolvableError
 SHIFT = 1e-12  # of a unit diagonal, with which an information matrix of any rank has a factor
 SMALL_PIVOT = 1e-4  # of that factor: such columns may follow from those before
 NOTHING_MOVES = 1e-9  # of what a free direction moves, beside its largest leaf
+NOTHING_IN_EXTENDED = 32 * float(np.finfo(np.longdouble).eps)  # of what is summed in extended precision
 NO_PART = 1e-12  # of what a leaf changes by in any direction: less is rounding
 MOST_TOGETHER = 2_000  # columns that may follow from others, whose rank is found by dense algebra
 ROUNDS = 4
@@ -249,10 +250,9 @@ def _missed_exactly(
     """
     rows = np.flatnonzero(problem.exact)
     own, E = R[:, rows], S[rows].astype(np.longdouble)
-    missed = sparse.csr_array(E @ N)
-    missed.eliminate_zeros()
-    missed = sparse.csr_array(own @ missed)
+    missed = sparse.csr_array(own @ sparse.csr_array(E @ N))
     missed = sparse.csr_array((missed + own @ (E @ (N - missed))).astype(float))
+    missed = without_rounding(missed, abs(own) @ (abs(S[rows]) @ abs(N)), NOTHING_IN_EXTENDED)
     most = NO_PART * np.repeat(abs(N).max(axis=1).toarray().ravel(), np.diff(missed.indptr))
     part = np.bincount(missed.indices, abs(missed.data) > most, minlength=N.shape[1]) > 0
     missed.data[~part[missed.indices]] = 0

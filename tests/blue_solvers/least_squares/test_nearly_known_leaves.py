@@ -101,3 +101,12 @@ def test_leaves_that_exact_rows_tell_all_of_are_known() -> None:
     np.testing.assert_array_equal(found.std_errors, 0.0)
     np.testing.assert_allclose(found.rows, [3.0, 1.0, 5.0], rtol=1e-14)
     assert found.goodness_of_fit().degrees_of_freedom == 1
+
+
+def test_a_leaf_that_exact_rows_determine_is_known_beside_some_that_they_do_not() -> None:
+    """Rounding that extended precision leaves of the second leaf's part in what is free is no part of it."""
+    S = np.array([[0.18, -1.5, 0.18], [0.27, 2.08, 0.27], [-1.79, -0.58, -1.79]])
+    found = least_squares(S, [9.24, -29.44, 59.67], [0.0, 0.0, 2.83])
+    np.testing.assert_array_equal(np.isnan(found.values), [True, False, True])
+    np.testing.assert_allclose(found.values[1], (0.18 * -29.44 - 0.27 * 9.24) / (0.18 * 2.08 + 0.27 * 1.5), rtol=1e-14)
+    assert found.std_errors[1] == 0
