@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.least_squares.worth import operator_from
+from blue_solvers.least_squares.worth import operator_from, redundancies
 from blue_solvers.operator import BlueOperator
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED, Outlier
 from blue_solvers.verification.probabilities import of_largest
@@ -23,7 +23,7 @@ from constraint_builders.description.noise import IndependentNoise
 from constraint_builders.description.reals import share
 
 ALIKE = 1e-9  # relative: residuals that differ by less are one, so that nothing tells which of them is wrong
-ROUNDING = 1e-14  # of a redundancy, which is 1 less a share
+ROUNDING = 1e-12  # of a redundancy, which is 1 less shares
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class _Residuals:
         x = operator @ y + operator.offset
         self._noise = np.where(noisy, self._problem.variances, 1.0)
         self._left, self._residuals = noisy, np.where(noisy, y - x, 0.0)
-        self._redundancy = np.where(noisy, 1 - operator.variances() / self._noise, 0.0)
+        self._redundancy = redundancies(operator, noisy)
         self._columns = list[Float]()  # what estimates changed by, in units: Cov(x) before less after is their squares
 
     @property

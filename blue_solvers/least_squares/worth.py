@@ -185,7 +185,7 @@ def worth_dropping(P: Answer, target: Any) -> Float:
     else:
         measured = ~problem.exact & ~problem.unmeasured
         left = np.divide(
-            _redundancy(operator, measured), problem.variances, out=np.zeros(measured.size), where=measured
+            redundancies(operator, measured), problem.variances, out=np.zeros(measured.size), where=measured
         )
     loss = np.divide(weights, left, out=np.where(counts, np.inf, 0.0), where=left > 0)
     loss[problem.exact] = np.nan
@@ -242,7 +242,7 @@ def _columns(operator: BlueOperator, W: sparse.csc_array) -> Float:
     return operator.anything(moved) if isinstance(operator, LeafOperator) else np.nan_to_num(operator @ moved)
 
 
-def _redundancy(operator: BlueOperator, measured: Flags) -> Float:
+def redundancies(operator: BlueOperator, measured: Flags) -> Float:
     """Of uncorrelated measurements, (n,): 0 where nothing checks them, and where nothing was measured with noise.
 
     Where that is little, so that 1 less a share has lost digits, it is the squared length of what an estimate leaves of

@@ -102,3 +102,12 @@ def test_residuals_that_rounding_orders_are_told_as_alike() -> None:
         found = eliminate_outliers(least_squares(S, np.where(np.isinf(variances), np.nan, y), variances))
         assert found.positions
         assert sorted((found.positions[0], *found.not_told_apart[0])) == [0, 1, 2]
+
+
+def test_what_nothing_tells_apart_is_said_whatever_the_variances():
+    """One equation binds all measurements, so that each residual is as large: precise ones have little redundancy."""
+    S, variances = [[1, 1, 0], [0, 1, 0], [0, 0, 1], [-1, 0, -1]], [1e2, 1e6, 1e5, 1e1]
+    found = eliminate_outliers(least_squares(S, [4e4, 0.0, 0.0, 0.0], variances))
+    assert found.positions == (0,)
+    assert found.not_told_apart == ((1, 2, 3),)
+    np.testing.assert_allclose(found.outliers[0].residual, 4e4 / np.sqrt(sum(variances)), rtol=1e-9)
