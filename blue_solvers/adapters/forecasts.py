@@ -374,7 +374,10 @@ class ExactMinTrace(SetParameters):
         kept = np.flatnonzero(np.compress(of_weights, whole))
         values, residuals, scales = values[:, whole], residuals[:, whole], None
         if self.sigmah is not None and residuals.shape[2] == 1:
-            scales = self.sigmah / np.sqrt(self.errors.diagonal)[:, None]
+            own = self.errors
+            if not own.absolute:  # weights alone: residuals say how large errors are
+                own = error_covariance("wls_var", self.S, self._sample[1][..., 0], self.ridge)
+            scales = self.sigmah / np.sqrt(own.diagonal)[:, None]
         if self.nonnegative:
             sized = residuals if scales is None else residuals * scales[:, None]
             horizon = self.y_hat.shape[1]

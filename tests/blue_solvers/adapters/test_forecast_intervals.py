@@ -71,11 +71,14 @@ def test_steps_of_their_own(method: str, intervals: str) -> None:
     np.testing.assert_array_equal(found["mean"], alike["mean"])
 
 
-def test_own_intervals_of_base_forecasts_scale_the_sample() -> None:
+@every("method", ["ols", "wls_struct", "wls_var"])
+def test_own_intervals_of_base_forecasts_scale_the_sample(method: str) -> None:
+    """What weighs forecasts need not say how large their errors are: residuals do."""
     values, fitted, y_hat = sample()
-    W = np.diag(((values - fitted) ** 2).mean(axis=1) + 2e-8)
-    own = ExactMinTrace("wls_var").fit(GROUPED, y_hat, values, fitted, sigmah=deviations())
-    errors = projection(W) @ (deviations()[:, 1, None] / np.sqrt(np.diag(W))[:, None] * (values - fitted))
+    sizes = ((values - fitted) ** 2).mean(axis=1) + 2e-8
+    weights = {"ols": np.ones(9), "wls_struct": GROUPED.sum(axis=1), "wls_var": sizes}[method]
+    own = ExactMinTrace(method).fit(GROUPED, y_hat, values, fitted, sigmah=deviations())
+    errors = projection(np.diag(weights)) @ (deviations()[:, 1, None] / np.sqrt(sizes)[:, None] * (values - fitted))
     half = np.sort(abs(errors), axis=1)[:, 22]
     found = own.predict(level=[90], intervals_method="conformal")["quantiles"][:, 1]
     np.testing.assert_allclose(np.diff(found)[:, 0], 2 * half, rtol=1e-8)
