@@ -119,7 +119,8 @@ def error_covariance(
     Raises
     ------
     ValueError
-        If there are no residuals where they are needed, too few, or some beyond what their squares allow.
+        If there are no residuals where they are needed, too few, some beyond what their squares allow, or all so small
+        that the ridge is all of every variance.
     """
     if not ridge >= 0:
         raise ValueError(f"ridge is {ridge}: give a least variance of 0 or more")
@@ -130,6 +131,12 @@ def error_covariance(
     if residuals is None:
         raise ValueError(f"method {method!r} needs the sample's values and the forecasts of them: give Y_df with both")
     refuse_large_residuals(residuals)
+    largest = float(np.fmax.reduce(abs(residuals), axis=None, initial=0.0))
+    if method != "mint_cov" and 0 < largest**2 < ridge:
+        raise ValueError(
+            f"ridge is {ridge:g}, and no residual is above {largest:.3g}, so that it would be all of every variance: "
+            "give a smaller one, or forecasts in larger units"
+        )
     if method == "wls_var":
         return ErrorCovariance(_mean_squares(residuals) + ridge, None, absolute=True)
     whole = residuals[:, ~np.isnan(residuals).any(axis=0)]

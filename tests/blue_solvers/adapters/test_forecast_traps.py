@@ -173,6 +173,14 @@ def test_what_is_asked_for_is_read_even_where_nothing_needs_it() -> None:
         ExactMinTrace("ols").fit(GROUPED, y_hat).predict(intervals_method="permbu")
     with pytest.raises(ValueError, match="ridge is -1: give a least variance of 0 or more"):
         ExactMinTrace("mint_shrink", ridge=-1).fit(GROUPED, y_hat, values, fitted)
+    small = [1e-6 * own for own in (y_hat, values, fitted)]  # rates, say
+    with pytest.raises(ValueError, match=r"ridge is 2e-08, and no residual is above .*, so that it would be all of"):
+        ExactMinTrace("wls_var").fit(GROUPED, *small)
+    whole, own = (
+        ExactMinTrace("wls_var", ridge=ridge).fit(GROUPED, *given).predict()["mean"]
+        for ridge, given in [(2e-8, (y_hat, values, fitted)), (2e-20, small)]
+    )
+    np.testing.assert_allclose(1e6 * own, whole, rtol=1e-9)
     base, summing, _ = frames(pd.DataFrame, levels=False)
     with pytest.raises(ValueError, match=f"S_df has two rows of series '{summing.unique_id[3]}'"):
         reconcile(base, pd.concat([summing, summing.iloc[3:4]]), method="ols")
