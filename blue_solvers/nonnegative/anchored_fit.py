@@ -29,9 +29,9 @@ def anchored_fit(problem: Problem, y: ArrayLike) -> NonnegativeFit:
     """Fit non-negative cells whose sum is its unbiased estimate, or the nearest that there can be.
 
     Least squares over ``x >= 0`` with the sum held at the BLUE's; at 0 where that is negative, and at the nearest sum
-    that what is known exactly allows. The weight of a cell that was measured by itself with standard deviation ``s`` is
-    divided by ``1 + min(9, e / s) / (1 + (v / 2s)^2)``: ``v`` is its value and ``e`` the excess of the sum in the
-    non-negative least-squares fit, 0 at least.
+    that what is known exactly allows. The weight of a cell that was measured by itself, perhaps more than once, with
+    standard deviation ``s`` in all, is divided by ``1 + min(9, e / s) / (1 + (v / 2s)^2)``: ``v`` is its value and
+    ``e`` the excess of the sum in the non-negative least-squares fit, 0 at least.
 
     Parameters
     ----------
@@ -74,9 +74,11 @@ def _anchored_fit(model: FittingModel, y: Float) -> Certified:
     total = max(0.0, float(unbiased.sum()))
     excess = max(0.0, float(first.sum()) - total)
     leniency = _leniency(model, first, excess)
-    lenient = replace(program, weight=program.weight / leniency)
     inflation = np.ones(y.size)
-    inflation[model.cell_rows[leniency > 1]] = leniency[leniency > 1]
+    inflation[model.alone] = leniency[model.cells_alone]
+    further = np.ones(program.variance.size)
+    further[: model.sum_rows.size] = inflation[model.sum_rows]
+    lenient = replace(program, weight=program.weight / leniency, variance=program.variance * further)
     try:
         held = _with_total(lenient, total)
         found = solve(held)
@@ -89,7 +91,9 @@ def _anchored_fit(model: FittingModel, y: Float) -> Certified:
 def _leniency(model: FittingModel, cells: Float, excess: float) -> Float:
     """What the weight of every cell is divided by, (d,)."""
     noisy = (model.cell_variances > 0) & np.isfinite(model.cell_variances)
-    std = np.sqrt(np.where(noisy, model.cell_variances, 1.0))
+    variances, weights = model.problem.variances[model.alone], model.M.data[model.M.indptr[model.alone]]
+    precision = np.divide(weights**2, variances, out=np.zeros(variances.size), where=variances > 0)
+    std = np.where(noisy, np.bincount(model.cells_alone, precision, cells.size), 1.0) ** -0.5
     smallness = 1 / (1 + (cells / (SMALL * std)) ** 2)
     return np.where(noisy, 1 + np.minimum(MOST, excess / std) * smallness, 1.0)
 

@@ -40,6 +40,8 @@ class FittingModel:
         Those that may hold something.
     M : csr_array, (n, d)
         From these cells to the observed layout.
+    alone : ndarray of int
+        All measured rows that hold one cell, with any weight.
     cell_rows : ndarray of int, (d,)
         For every cell the measured row that holds this cell alone, with any weight, or -1.
     cell_scales : ndarray, (d,)
@@ -58,6 +60,7 @@ class FittingModel:
         self.measured = ~problem.unmeasured
         self._labels: dict[Name, NDArray[np.intp]] = {}
         self._places = {name: problem.observed.slice(name) for name in problem.observed.names}
+        self.alone = np.flatnonzero((np.diff(self.M.indptr) == 1) & self.measured)
         self.cell_rows, self.cell_scales = self._find_cell_rows()
         others = self.measured & ~(problem.exact & (np.diff(self.M.indptr) == 0))
         others[self.cell_rows[self.cell_rows >= 0]] = False
@@ -82,11 +85,15 @@ class FittingModel:
             kept[KEPT_AS] = cls(problem)
         return kept[KEPT_AS]
 
+    @property
+    def cells_alone(self) -> NDArray[np.integer]:
+        """The cell of every row of `alone`."""
+        return self.M.indices[self.M.indptr[self.alone]]
+
     def _find_cell_rows(self) -> tuple[NDArray[np.intp], Float]:
-        alone = np.flatnonzero((np.diff(self.M.indptr) == 1) & self.measured)
+        alone, cells = self.alone, self.cells_alone
         rows, scales = np.full(self.M.shape[1], -1, dtype=np.intp), np.ones(self.M.shape[1])
         weights = self.M.data[self.M.indptr[alone]]
-        cells = self.M.indices[self.M.indptr[alone]]
         if np.bincount(cells, minlength=1).max() > 1:  # the last one written stays: the most precise
             order = np.argsort(-self.problem.variances[alone] / weights**2, kind="stable")
             alone, cells, weights = alone[order], cells[order], weights[order]

@@ -275,6 +275,21 @@ def test_the_excess_over_a_negative_total_is_that_over_none(low):
     np.testing.assert_allclose(anchored_fit(problem, y).detail, [*expected, 0.0], atol=1e-7)
 
 
+def test_cells_measured_twice_are_anchored_as_by_their_mean_whatever_the_order():
+    """Groups of single levels measure them again: the first three times, the second with another weight."""
+    schema = Schema({"a": 3}, {"a": {"first": [0, 1, 1], "again": [0, 1, 1], "second": [0, 1, 0], "third": [0, 0, 1]}})
+    tables = {"total": 1.0, "a": 4.0, "first": [4.0, np.inf], "again": [2.0, np.inf]}
+    tables |= {"second": [np.inf, 12.0], "third": [np.inf, 4.0]}
+    values = {"total": 28.0, "a": [30.0, 8.0, -8.0], "first": [26.0, 0.0], "again": [29.0, 0.0]}
+    values |= {"second": [0.0, 4.0], "third": [0.0, -2.0]}
+    once = Problem(schema, {"total": 1.0, "a": [1.0, 3.0, 2.0]})
+    expected = anchored_fit(once, once.vector({"total": 28.0, "a": [28.5, 7.0, -5.0]})).detail
+    assert nnls(once, once.vector({"total": 28.0, "a": [28.5, 7.0, -5.0]})).detail.sum() > expected.sum() + 0.1
+    for names in itertools.permutations(tables):
+        problem = Problem(schema, {name: tables[name] for name in names})
+        np.testing.assert_allclose(anchored_fit(problem, problem.vector(values)).detail, expected, atol=1e-9)
+
+
 def test_without_empty_cells_an_anchored_fit_is_the_unbiased_one():
     problem = two_way()
     y = problem.marginal_matrix() @ np.full(20, 500.0) + np.random.default_rng(0).normal(size=30)
