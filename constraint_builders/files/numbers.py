@@ -119,7 +119,8 @@ def decimal_mark(columns: Sequence[pl.Series], delimiter: str) -> str:
     doubtful = _doubtful(texts, delimiter)
     if doubtful.len() and not point.len():
         digits = doubtful[0].replace(".", ",").split(",")
-        raise ValueError(f"{doubtful[0]!r} may mean {''.join(digits)} or {'.'.join(digits)}: write one or the other")
+        whole, decimal = "".join(digits), ".".join(digits)
+        raise ValueError(f"{doubtful[0]!r} may mean {whole} or {decimal}: write {whole}, or {decimal}0")
     return "."
 
 

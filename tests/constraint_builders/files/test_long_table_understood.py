@@ -173,13 +173,26 @@ def test_what_groups_thousands_is_told_by_another_column_or_by_the_file() -> Non
             decimal_mark([pl.Series(texts)], delimiter)
     assert decimal_mark([pl.Series(["1.004", "60000"])], ",") == "."  # whose digits are not grouped
     for texts in (["1.004", "600"], ["1.200", "60000"]):
-        with pytest.raises(ValueError, match="write one or the other"):
+        with pytest.raises(ValueError, match=rf"write {texts[0].replace('.', '')}, or {texts[0]}0"):
             decimal_mark([pl.Series(texts), pl.Series(["60000"])], ",")
 
 
+@every("delimiter", [",", ";", "\t"])
+@every("advice", [("12345", 12345.0), ("12.3450", 12.345)])
+def test_decimals_of_three_digits_beside_whole_numbers_are_read_once_written_as_the_error_says(
+    delimiter: str, advice: tuple[str, float], tmp_path: Path
+) -> None:
+    rows = ["table,sex,value,std_error", "sex,f,12.345,2", "sex,m,0,2", "total,*,{},2"]
+    text = "\n".join(rows).replace(",", delimiter)
+    with pytest.raises(ValueError, match=r"'12\.345' may mean 12345 or 12\.345: write 12345, or 12\.3450$"):
+        read_tables(write(tmp_path, text.format("7")))
+    problem, y = read_tables(write(tmp_path, text.replace("12.345", advice[0]).format("7")))
+    assert problem.observed.tables(y)["sex"].tolist() == [advice[1], 0.0]
+
+
 @cases(
-    (["1,234", "5"], "'1,234' may mean 1234 or 1.234: write one or the other"),
-    (["1.234", "5"], "'1.234' may mean 1234 or 1.234: write one or the other"),
+    (["1,234", "5"], "'1,234' may mean 1234 or 1.234: write 1234, or 1.2340"),
+    (["1.234", "5"], "'1.234' may mean 1234 or 1.234: write 1234, or 1.2340"),
     (["1,5", "2.5"], "'2.5' has a decimal point and '1,5' a decimal comma: write all with a point"),
 )
 def test_numbers_that_could_be_two_are_refused(cells: list[str], message: str, tmp_path: Path) -> None:
