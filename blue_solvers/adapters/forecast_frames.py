@@ -164,18 +164,39 @@ def _summing_matrix(S_df: Any, id_col: str) -> tuple[sparse.csr_array, list[str]
     """The matrix, and the names of its rows."""
     if hasattr(S_df, "to_csr") and hasattr(S_df, "row_labels"):
         return sparse.csr_array(S_df.to_csr()), [str(name) for name in S_df.row_labels]
+    import polars
+
     from constraint_builders.files.source import open_source
 
     frame = _without_sparse_columns(S_df)
     table = open_source(frame).frame
     labels = [name for name in table.columns if not table[name].dtype.is_numeric()]
     called = id_col if id_col in table.columns else labels[0] if len(labels) == 1 else None
-    if called is None:
-        if not hasattr(S_df, "index"):
-            raise ValueError(f"S_df has no column {id_col!r}: it names the series of its rows")
-        return sparse.csr_array(table.to_numpy().astype(np.float64)), [str(name) for name in S_df.index]
-    matrix = table.drop(called).to_numpy().astype(np.float64)
-    return sparse.csr_array(matrix), [str(name) for name in table[called].to_list()]
+    if called is None and not hasattr(S_df, "index"):
+        raise ValueError(f"S_df has no column {id_col!r}: it names the series of its rows")
+    names = [str(name) for name in (S_df.index if called is None else table[called].to_list())]
+    leaves = [name for name in table.columns if name != called]
+    for name in set(leaves) & set(labels):
+        if table[name].dtype != polars.Boolean:
+            raise ValueError(f"column {name!r} of S_df holds {table[name].dtype}: weights are numbers, drop all else")
+    S = sparse.csr_array(table.select(leaves).to_numpy().astype(np.float64))
+    _check_leaves(S, names, leaves)
+    return S, names
+
+
+def _check_leaves(S: sparse.csr_array, names: Sequence[str], leaves: Sequence[str]) -> None:
+    """`ValueError` where rows of some leaves are called as these, and others have none, or count something else."""
+    row = {name: number for number, name in enumerate(names)}
+    places = [row.get(leaf, -1) for leaf in leaves]
+    if max(places, default=-1) < 0:
+        return
+    if -1 in places:
+        leaf = leaves[places.index(-1)]
+        raise ValueError(f"S_df: column {leaf!r} has no row of its name, as other leaves have: drop it, or add its row")
+    own = S[places]
+    other = np.flatnonzero((np.diff(own.indptr) != 1) | (own.diagonal() == 0))
+    if other.size and np.isfinite(S.data).all():
+        raise ValueError(f"S_df: row {leaves[other[0]]!r} is not the leaf whose column is called so: rename either")
 
 
 def _without_sparse_columns(S_df: Any) -> Any:

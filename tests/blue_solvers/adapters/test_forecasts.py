@@ -1,5 +1,6 @@
 """Reconciled forecasts, against dense generalised least squares and against hierarchicalforecast."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -196,6 +197,24 @@ def test_a_summing_matrix_with_an_index_or_sparse_columns() -> None:
     leaves = summing[NAMES[5:]].astype(pd.SparseDtype(float, 0))
     kept = pd.concat([summing[["unique_id"]], leaves], axis=1)
     pd.testing.assert_frame_equal(reconcile(base, kept, method="ols"), expected)
+
+
+@cases(
+    (
+        lambda s: pd.read_csv(io.StringIO(s.to_csv())),
+        "column 'Unnamed: 0' has no row of its name",
+    ),
+    (lambda s: s.iloc[:-1], f"column '{NAMES[-1]}' has no row of its name"),
+    (lambda s: s.assign(unique_id=[NAMES[-1], *NAMES[:-1]]), "is not the leaf whose column is called so"),
+    (lambda s: s.assign(note="a"), "column 'note' of S_df holds String: weights are numbers, drop all else"),
+)
+def test_a_column_that_is_no_leaf_and_rows_in_another_order_are_refused(
+    change: Callable[[Any], Any], message: str
+) -> None:
+    """An index that was written to a file was one more leaf, which took up whatever did not add up."""
+    base, summing, _ = frames(pd.DataFrame)
+    with pytest.raises(ValueError, match=message):
+        reconcile(base[base["unique_id"].isin(change(summing)["unique_id"])], change(summing), method="ols")
 
 
 @cases(
