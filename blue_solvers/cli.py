@@ -27,7 +27,9 @@ from constraint_builders.printable import printable
 LONGEST, MOST_READ = 400, 100_000  # characters of a message that are shown, and looked at
 FLAGS = (  # parameters of the library, in messages, and what they are called here
     (
-        re.compile(r"\b(desired|exact|memory|schema|settings|solver|suppressed|totals?|undetermined|within)=(?!\S)"),
+        re.compile(
+            r"\b(areas|desired|exact|memory|schema|settings|solver|suppressed|totals?|undetermined|within)=(?!\S)"
+        ),
         r"--\1",
     ),
     (re.compile(r"\brecodes=\{('[^']*'): ('[^']*'|\.\.\.)\}"), r"--same \1=\2"),

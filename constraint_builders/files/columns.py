@@ -279,6 +279,10 @@ def holds_numbers(column: pl.Series) -> bool:
 def _require_variables(
     schema: Schema, variables: Mapping[str, str], names: Sequence[str], strange: Sequence[str]
 ) -> None:
+    recodes = {plain_name(recode.name): schema.names[recode.axis] for recode in schema.recodes}
+    for name in strange:
+        if variable := recodes.get(plain_name(name)):
+            raise ValueError(f"column {name!r} is a recode: write its groups in the column {variable!r}, and drop it")
     for variable in schema.names:
         if variable not in variables:
             alike = [repr(name) for name in names if plain_name(name) == plain_name(variable)]

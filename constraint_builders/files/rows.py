@@ -54,7 +54,8 @@ def infer(source: Source, columns: Columns) -> Schema:
     for name in columns.variables:
         levels[name] = inferred_levels(_labels(source, name, variable=True), source.rows)
         if not levels[name]:
-            raise ValueError(f"column {name!r} is {SUMMED_OUT!r} in every row: remove it, or give a schema")
+            keep = "" if len(columns.variables) == 1 else "remove it, or "
+            raise ValueError(f"column {name!r} is {SUMMED_OUT!r} in every row: {keep}give a schema, with its levels")
     return Schema(levels)
 
 

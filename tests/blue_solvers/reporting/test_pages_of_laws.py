@@ -65,7 +65,7 @@ def test_flags_of_noisy_tables_are_refused_beside_estimates(tmp_path: Path, caps
     assert main(["estimate", counts, *flags, "--out", out]) == 0
     refused = refusal(capsys, "report", out, "--columns", "value=note", "--out", page)
     assert "--columns is of noisy tables" in refused
-    assert "give areas= if they cross" in refusal(capsys, "report", out, *flags[2:], "--out", page)
+    assert "give --areas if they cross" in refusal(capsys, "report", out, *flags[2:], "--out", page)
 
 
 def test_few_degrees_are_tested_by_replicates_and_many_small_counts_are_explained() -> None:

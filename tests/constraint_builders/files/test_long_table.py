@@ -182,6 +182,10 @@ BAD = [
     (lambda f: f.drop("variance"), "column 'variance' is missing: there are 'table', 'sex', 'age', 'value'"),
     (lambda f: f.drop("age"), "column 'age' is missing"),
     (lambda f: f.with_columns(hue=pl.lit("x")), "column 'hue' is no variable of the schema"),
+    (
+        lambda f: f.rename({"age": "Adult"}),
+        "column 'Adult' is a recode: write its groups in the column 'age', and drop it",
+    ),
     (lambda f: f.with_columns(geocode=pl.lit("44")), "column 'geolevel' is missing beside 'geocode'"),
     (lambda f: f.clear(), "there are no rows"),
     (
@@ -314,7 +318,8 @@ CORRELATED = Problem(Schema({"sex": 2}), {"sex": None}, covariance=np.eye(2) + 0
         r"v38=a, v39=b\) is missing: the table has 3 of 12,157,665,459,056,928,801",
     ),
     (lambda: read_long_table(FRAME), "recodes cannot be inferred, give a schema"),
-    (lambda: infer_schema(FRAME[5:8]), r"column 'sex' is '\*' in every row"),
+    (lambda: infer_schema(FRAME[5:8]), r"column 'sex' is '\*' in every row: remove it, or give a schema"),
+    (lambda: infer_schema(FRAME[5:8].drop("sex").with_columns(age=pl.lit("*"))), r"'\*' in every row: give a schema"),
     (
         lambda: read_long_table(MALE, Schema({"sex": ["female", "male"]})),
         r"table 'sex'.*\(sex=female\).*missing",  # and no wrong label
