@@ -82,7 +82,8 @@ def judged_page(
     ]
     doubt = "" if verdict(fit) == Verdict.FITS else explained(fit)
     subtitle = f"From {measured} measured with noise: {desired} that agree."
-    doubts = filter(None, (doubt, *problem.understood.notes))
+    other = "" if difference is None or difference.unexplained <= CLOSE else f"{source} is {certificate.value}"
+    doubts = filter(None, (doubt, other, *problem.understood.notes))
     return Page(f"Estimates of {source}", subtitle, tiles, sections, "; ".join(doubts))
 
 
