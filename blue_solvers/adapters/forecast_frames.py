@@ -185,7 +185,7 @@ def _summing_matrix(S_df: Any, id_col: str) -> tuple[sparse.csr_array, list[str]
 
 
 def _check_leaves(S: sparse.csr_array, names: Sequence[str], leaves: Sequence[str]) -> None:
-    """`ValueError` where rows of some leaves are called as these, and others have none, or count something else."""
+    """`ValueError` where rows of S, (series, leaves), are called as leaves, and others have none, or count more."""
     row = {name: number for number, name in enumerate(names)}
     places = [row.get(leaf, -1) for leaf in leaves]
     if max(places, default=-1) < 0:

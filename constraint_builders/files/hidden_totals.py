@@ -80,8 +80,8 @@ def hidden_totals(
     """Refuse levels that count others once more; those that may do so, within noise or by chance, in words.
 
     A level does that is the sum of all others, or without which the others are the total, everywhere within noise; or
-    that is the sum of some, as `nested_levels` finds them. Where some total holds a level among others it is one,
-    whatever the others add up to.
+    that is the sum of some, as `nested_levels` finds them; or that is alone beside totals. Where some total holds a
+    level among others it is one, whatever the others add up to.
 
     Parameters
     ----------
@@ -114,6 +114,12 @@ def hidden_totals(
             level = _nearly_all(column) if level is None else level
             if _is_no_part(level, column, found):
                 perhaps.setdefault(name, shown(schema.labels_of(name)[level]))
+    for own in schema.variables:
+        if own.size == 1 and len({own.name in cells.table.factors for cells in tables}) > 1:
+            raise ValueError(
+                f"column {own.name!r} has {shown(own.levels[0])} alone beside totals, which would count as many: give "
+                "all others rows too, of variance inf where nothing was published; or a schema if there are none"
+            )
     how = "counts as many as all others together, within its noise or what was not measured: is it their total?"
     nested = list(nested_levels(schema, found, written))
     return *(f"{label} in column {name!r} {how}" for name, label in perhaps.items()), *nested

@@ -126,6 +126,21 @@ TOTALS_AND_SUBTOTALS = [
         ("--total", "T"),
     ),
     Case(
+        "women and all, but not men",
+        csv("sex,value,std_error", [("total", 1000, 5), ("female", 520, 5)]),
+        Refused("'female' alone beside totals, which would count as many: give all others rows"),
+    ),
+    Case(
+        "women by age, and all",
+        csv("sex,age,value,std_error", [("f", "young", 300, 5), ("f", "old", 200, 5), ("*", "*", 990, 5)]),
+        Refused("'f' alone beside totals"),
+    ),
+    Case(
+        "women and all, and men of whom nothing was published",
+        csv("sex,value,std_error", [("total", 1000, 5), ("female", 520, 5), ("male", "", "inf")]),
+        Read([("*", 1000, 5), ("female", 520, 5), ("male", "", "inf")]),
+    ),
+    Case(
         "a mark that is said, and a total of a name of its own in another column",
         csv(
             "sex,race,value,std_error",
