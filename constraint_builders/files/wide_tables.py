@@ -91,6 +91,9 @@ def with_rows_for_cells(
         raise ValueError(
             f"names_to {names_to!r}: name the variables, which are no columns yet, of which cells are levels"
         )
+    nameless = next((name for name in table.frame.columns if not plain_name(name)), None)
+    if nameless is not None:
+        raise ValueError(f"column {nameless!r} is called by signs alone: call it 'total' if it counts everybody")
     found = _cells(table.frame, [cells] if isinstance(cells, str) else cells)
     used = {column for cell in found for column in (cell.value, cell.spread)}
     kept = [name for name in table.frame.columns if name not in used]
@@ -119,6 +122,11 @@ def _cells(frame: pl.DataFrame, wanted: Sequence[str] | None) -> list[_Cell]:
             "which columns are cells? none has another for its precision beside it, such as 'female_se' beside "
             "'female': give cells=['female', 'male'] by name"
         )
+    first: dict[str, _Cell] = {}
+    for cell in found:
+        if cell.spread is not None and (other := first.setdefault(cell.spread, cell)) is not cell:
+            both = f"{other.value!r} and {cell.value!r}"
+            raise ValueError(f"{cell.spread!r} may say how precise {both} are: give each its own, of the same name")
     kinds = {cell.kind: cell for cell in found}
     if len(kinds) > 1:
         one, other = list(kinds.values())[:2]

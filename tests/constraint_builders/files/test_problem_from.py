@@ -150,6 +150,15 @@ def test_what_is_ambiguous_is_asked_for_by_name(options: dict[str, Any]) -> None
     read_tables(WIDE, **options)
 
 
+@refused(
+    ("F+", r"'f_se' may say how precise 'f' and 'F\+' are: give each its own"),
+    ("*", r"column '\*' is called by signs alone: call it 'total' if it counts everybody"),
+)
+def test_names_of_cells_that_differ_by_signs_alone_share_no_precision(name: str) -> None:
+    """The precision of `f` was that of `F+` too; ``*`` is every column for polars."""
+    read_tables(WIDE.with_columns(pl.Series(name, [1.0, 2, 3, 6.5])), names_to="sex")
+
+
 def test_cells_without_a_precision_of_their_own_are_asked_for() -> None:
     frame = pl.DataFrame({"f": [1.0], "m": [2.0], "se": [1.0]})
     with pytest.raises(ValueError, match=r"which columns are cells\?.*cells=\["):
