@@ -100,19 +100,19 @@ class ResultFile:
     def measurements(self) -> pl.DataFrame | None:
         """A long table of what was measured of these cells, None where the file does not say.
 
-        Tables of which nothing was measured are left out.
+        Tables of which nothing was measured are left out, unless a geolevel has no other: geounits lie in those above.
         """
         measured = self._measured
         if not measured:
             return None
-        own = [name for name in (TABLE, GEOLEVEL) if name in self.keys.columns]
         frames = []
         for source, (value, variance) in measured.items():
             spread = np.where(np.isnan(variance), np.inf, variance)
             frame = self.keys.with_columns(pl.Series(VALUE, value, nan_to_null=True), pl.Series(VARIANCE, spread))
-            frame = frame.with_columns(pl.lit(source).alias(SOURCE)) if self.sources else frame
-            frames.append(frame.filter(pl.col(VARIANCE).is_finite().any().over(own)))
-        return pl.concat(frames)
+            frames.append(frame.with_columns(pl.lit(source).alias(SOURCE)) if self.sources else frame)
+        whole, said = pl.concat(frames), pl.col(VARIANCE).is_finite().any()
+        known = said.over([name for name in (TABLE, GEOLEVEL, SOURCE) if name in whole.columns])
+        return whole.filter(known | ~said.over(GEOLEVEL) if GEOLEVEL in whole.columns else known)
 
     @property
     def _measured(self) -> dict[str, tuple[Float, Float]]:

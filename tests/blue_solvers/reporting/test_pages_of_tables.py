@@ -348,6 +348,11 @@ FORMS = {
         "f,County,44003,21,4\nm,County,44003,22,5\n",
         [],
     ),
+    "places of which the highest was not measured": (
+        "sex,geolevel,geocode,value,variance\ntotal,State,44,,inf\nf,County,44001,31,4\nm,County,44001,29,4\n"
+        "total,County,44001,61,4\nf,County,44003,21,4\nm,County,44003,22,5\ntotal,County,44003,44,5\n",
+        [],
+    ),
 }
 
 
