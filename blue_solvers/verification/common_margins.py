@@ -1,110 +1,121 @@
 """What tables of the leaves have in common, leaf by leaf: moving it to one of them, and making them agree on it.
 
-Two tables i and j of one leaf say the same things of the cells of their common margin Q_ij, the coarsest description
-that both refine. Residuals that all cells of a cell of Q_ij have in common may be moved from i to j: neither changes
-what they say of the counts. Moved to the first of the tables, whatever the counts could explain lies in one place, so
-that at the best estimate nothing is left of it. The transpose makes tables agree: each takes from the ones before it
-their margins. Tables that agree in pairs are those of one set of signed counts where means over common margins
-commute, which is asked for of three tables or more; two always are.
+Two tables of one leaf say the same things of the cells of their common margin, the coarsest description that both
+refine. Tables and the common margins of any of them are a lattice. From the finest on, each hands means over the next
+coarser margins on to these, where whatever the counts could explain lies once; then each margin hands it to the first
+table that holds it. Neither changes what they say of the counts, and at the best estimate nothing is left. The
+transpose makes tables agree: a margin is that of the first table that holds it, and from the coarsest on each table
+takes its margins from there. Tables that agree so are those of one set of signed counts where means over common
+margins commute, which is asked for of three tables or more; two always are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import sum_rounding
-from blue_solvers.verification.reaches import Cells, plus, summed
+from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, add, plus, summed
 from blue_solvers.verification.weighed_noise import ROUNDING, NotCertifiedError
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index, distinct_numbers
+from constraint_builders.arrays import Flags, Float, Index, as_slice
 from constraint_builders.description.table import Table, make_table
-from constraint_builders.relations.bases import meet
+from constraint_builders.relations.bases import meet, numbered
 from constraint_builders.relations.marginals import cell_map
 
 Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are structural zeros
+Kinds = tuple[int, ...]  # how a table, or a margin, cuts every variable: numbers of cuts
 
 
-@dataclass(frozen=True)
 class CutVariables:
-    """A variable, or those together of which cells are structural zeros, as tables cut its levels.
+    """A variable, or those together of which cells are structural zeros, as tables and their common margins cut them.
 
     Attributes
     ----------
     name : str
-    parts : tuple of Table
-        Every table's variables among these.
-    groups : tuple of ndarray of int, (levels,)
-        For every part the cell of each level that may be other than empty.
-    places : tuple of ndarray of int
-        For every cell of a table that of its part.
+    cuts : list of ndarray of int, (levels,)
+        Groups of the levels that may be other than empty, numbered by first appearance.
+    of_tables : list of (int, ndarray of int, ndarray)
+        For every table its cut, and for its cells, (cells,) or (1,), the groups and how many levels these have.
+    meets : ndarray of int, (cuts, cuts)
+        Which is the finest cut that both refine.
     """
 
-    name: str
-    parts: tuple[Table, ...]
-    groups: tuple[Index, ...]
-    places: tuple[Index, ...]
-
-    @classmethod
-    def of(cls, schema: Schema, tables: tuple[Table, ...], variables: tuple[int, ...], allowed: Flags) -> CutVariables:
+    def __init__(self, schema: Schema, tables: tuple[Table, ...], variables: tuple[int, ...], allowed: Flags) -> None:
         """Of some variables, of which `allowed` levels, (levels, ...), may be other than empty, in schema order."""
-        whole = make_table(schema, tuple(schema.names[axis] for axis in variables))
-        factors = [dict(zip(table.axes, table.factors, strict=True)) for table in tables]
-        parts = tuple(make_table(schema, tuple(own[axis] for axis in variables if axis in own)) for own in factors)
-        groups = tuple(cell_map(schema, whole, part)[allowed.ravel()] for part in parts)
-        places = tuple(cell_map(schema, table, part) for table, part in zip(tables, parts, strict=True))
-        return cls(whole.name, parts, groups, places)
+        whole, known = (
+            make_table(schema, tuple(schema.names[axis] for axis in variables)),
+            dict[str, tuple[int, Index, Float]](),
+        )
+        self.name, self.cuts, self.of_tables = whole.name, list[Index](), list[tuple[int, Index, Float]]()
+        for table in tables:
+            factors = dict(zip(table.axes, table.factors, strict=True))
+            part = make_table(schema, tuple(factors[axis] for axis in variables if axis in factors))
+            if part.name not in known:
+                levels, groups = cell_map(schema, whole, part)[allowed.ravel()], np.zeros(part.size, dtype=np.intp)
+                groups[levels] = labels = numbered(levels)
+                known[part.name] = self._number(labels), groups, np.bincount(levels, minlength=part.size).astype(float)
+            number, groups, counts = known[part.name]
+            place = cell_map(schema, table, part) if part.size > 1 else np.zeros(1, dtype=np.intp)
+            self.of_tables.append((number, groups[place], counts[place]))
+        found = dict[tuple[int, int], int]()
+        for i, one in enumerate(self.cuts):  # those that are found are looked at too
+            for j, two in enumerate(self.cuts[: i + 1]):
+                found[i, j] = found[j, i] = i if i == j else self._number(numbered(meet(one, two)))
+        size = len(self.cuts)
+        self.meets: Index = np.array([[found[i, j] for j in range(size)] for i in range(size)])
 
-    def counts(self, table: int) -> Float:
-        """Levels in every cell of a table."""
-        return np.bincount(self.groups[table], minlength=self.parts[table].size)[self.places[table]].astype(float)
+    def _number(self, cut: Index) -> int:
+        """Of a cut, (levels,), which is put among the others."""
+        found = next((i for i, own in enumerate(self.cuts) if np.array_equal(own, cut)), len(self.cuts))
+        self.cuts += [cut] * (found == len(self.cuts))
+        return found
 
-    def common(self, i: int, j: int) -> tuple[Index, Index, int]:
-        """For cells of two parts the cell of their common margin, 0 where no level is, and its size, at least 1."""
-        first, second = self.groups[i], self.groups[j]
-        used, whole = distinct_numbers(meet(first, second) if first.size else first)
-        found = np.zeros((2, max(self.parts[i].size, self.parts[j].size)), dtype=np.intp)
-        found[0, first] = found[1, second] = whole
-        return found[0], found[1], max(int(used.size), 1)
+    def groups_within(self, i: int, j: int) -> Index:
+        """For every group of a cut the one of another that it is in."""
+        found = np.zeros(int(self.cuts[i].max(initial=0)) + 1, dtype=np.intp)
+        found[self.cuts[i]] = self.cuts[j]
+        return found
 
-    def commutes(self, i: int, j: int) -> bool:
-        """Whether cells of one table are as common in all cells of the other, within their common margin."""
-        a, b = self.groups[i], self.groups[j]
-        whole, pairs = self.common(i, j)[0][a], a * self.parts[j].size + b
-        together, n, n_a, n_b = (np.bincount(own)[own] for own in (pairs, whole, a, b))
+    def commute(self, i: int, j: int) -> bool:
+        """Whether groups of one cut are as common in all groups of the other, within those of their common cut."""
+        a, b, whole = self.cuts[i], self.cuts[j], self.cuts[self.meets[i, j]]
+        together, n, n_a, n_b = (np.bincount(own)[own] for own in (a * (b.max(initial=0) + 1) + b, whole, a, b))
         return bool((together * n == n_a * n_b).all())
 
 
 class TwoTables(NamedTuple):
-    """The common margin of two tables.
-
-    Attributes
-    ----------
-    into : (ndarray of int, ndarray of int)
-        For every cell of each table its cell of the margin; any for those that are empty.
-    size : int
-    weights : ndarray
-        The share of each of the first table's cells in its cell of the margin: of the counts in it; 0 of empty ones.
-    """
+    """The common margin of two tables: for every cell of each its cell, any for those that are empty, and its size."""
 
     into: tuple[Index, Index]
     size: int
-    weights: Float
 
-    @classmethod
-    def of(cls, axes: list[CutVariables], i: int, j: int, counts: Float) -> TwoTables:
-        """Of tables i and j, of which the first has so many counts in its cells, (cells,)."""
-        number, size = [np.zeros(axes[0].places[k].size if axes else 1, dtype=np.intp) for k in (i, j)], 1
-        for axis in axes:
-            *of_cells, count = axis.common(i, j)
-            number = [number[side] * count + of_cells[side][axis.places[k]] for side, k in enumerate((i, j))]
-            size *= count
-        whole = np.bincount(number[0], weights=counts, minlength=size)[number[0]]
-        weights = np.divide(counts, whole, out=np.zeros(whole.size), where=whole > 0)
-        return cls((number[0], number[1]), size, weights)
+
+class HandedOn(NamedTuple):
+    """Tables, and margins, each of which hands means to one margin that is coarser.
+
+    Attributes
+    ----------
+    columns : slice or ndarray of int, (k,)
+        Of their cells in a row of all.
+    weights : ndarray, (k,)
+        The share of each in its cell of the margin: of the counts in it; 0 of empty ones.
+    into : ndarray of int, (k,)
+        Which mean each is in.
+    onto : ndarray of int, (means,)
+        The columns of the margins' cells.
+    back, source : slice or ndarray of int, (h,)
+        Columns of the cells of those that margins are handed back to, and where each is handed from.
+    """
+
+    columns: Index | slice
+    weights: Float
+    into: Index
+    onto: Index
+    back: Index | slice
+    source: Index
 
 
 class CommonMargins:
@@ -123,8 +134,6 @@ class CommonMargins:
     ----------
     free : ndarray of bool, (columns,)
         Cells that may be other than empty.
-    pairs : dict of (int, int) to TwoTables
-        The common margins of every two tables.
 
     Raises
     ------
@@ -139,57 +148,148 @@ class CommonMargins:
         used = {axis for table in tables for axis in table.axes} - set(fused)
         cut = [(tuple(fused), ~empty)] * bool(fused)
         cut += [((axis,), np.ones(schema.shape[axis], dtype=bool)) for axis in sorted(used)]
-        axes = [CutVariables.of(schema, tables, *own) for own in cut]
-        counts = [np.prod([np.ones(own.size), *(axis.counts(i) for axis in axes)], 0) for i, own in enumerate(tables)]
-        counts = [own * (not empty.all()) for own in counts]  # of places without a count no variable is cut
-        self.columns = columns
-        self.free: Flags = np.concatenate(counts) > 0
-        for axis, (i, j) in product(axes, combinations(range(len(tables)), 2)):
-            if len(tables) > 2 and not axis.commutes(i, j):
-                raise NotCertifiedError(
-                    f"its counts are too many to list, and {tables[i].name!r} and {tables[j].name!r} cut "
-                    f"{axis.name!r} into groups that cross"
-                )
-        self.pairs = {(i, j): TwoTables.of(axes, i, j, counts[i]) for i in range(len(tables)) for j in range(i)}
+        self._axes, self.columns = [CutVariables(schema, tables, *own) for own in cut], columns
+        for axis in self._axes if len(tables) > 2 else ():
+            first = {own[0]: table for own, table in zip(reversed(axis.of_tables), reversed(tables), strict=True)}
+            for one, two in combinations(sorted(first), 2):
+                if not axis.commute(one, two):
+                    raise NotCertifiedError(
+                        f"its counts are too many to list, and {first[one].name!r} and {first[two].name!r} cut "
+                        f"{axis.name!r} into groups that cross"
+                    )
+        self._kinds: list[Kinds] = [tuple(axis.of_tables[i][0] for axis in self._axes) for i in range(len(tables))]
+        self._groups, counts = (
+            [[axis.of_tables[i][k] for axis in self._axes] for i in range(len(tables))] for k in (1, 2)
+        )
+        each = (np.broadcast_arrays(np.ones(own.size), *of_axes) for own, of_axes in zip(tables, counts, strict=True))
+        self._counts = [np.prod(own, 0) * (not empty.all()) for own in each]
+        self.free: Flags = np.concatenate(self._counts) > 0
+        self._starts, self._width = [own.start for own in columns], self.free.size
+        self._find_margins()
+        self._steps = self._in_order()
+
+    def _find_margins(self) -> None:
+        """Put to the tables all common margins of some of them, whose cells follow theirs in a row."""
+        tables, known = self._kinds[:], set[Kinds]()
+        for number, own in enumerate(self._kinds):  # those that are found are looked at too
+            for i, other in enumerate(tables):
+                found = self._meet(own, other)
+                if found in known or i == number:
+                    continue
+                known.add(found)
+                sizes = [axis.cuts[kind].max(initial=0) + 1 for axis, kind in zip(self._axes, found, strict=True)]
+                self._kinds.append(found)
+                self._groups.append([*np.indices(sizes).reshape(len(sizes), -1)])
+                self._counts.append(np.zeros(np.prod(sizes, dtype=int)))  # as soon as what is finer is known
+                self._starts.append(self._width)
+                self._width += self._counts[-1].size
+
+    def _meet(self, one: Kinds, two: Kinds) -> Kinds:
+        return tuple(axis.meets[i][j] for axis, i, j in zip(self._axes, one, two, strict=True))
+
+    def _into(self, number: int, kinds: Kinds) -> Index:
+        """For every cell of a table, or margin, that of a margin which cuts variables so."""
+        found = np.zeros(self._counts[number].size, dtype=np.intp)
+        for axis, group, own, other in zip(self._axes, self._groups[number], self._kinds[number], kinds, strict=True):
+            found *= int(axis.cuts[other].max(initial=0)) + 1
+            found += axis.groups_within(own, other)[group]
+        return found
+
+    def _in_order(self) -> list[HandedOn]:
+        """From the finest on; of a table first one margin, then another."""
+        count, number, kinds = len(self.columns), np.arange(len(self._kinds)), np.array(self._kinds, dtype=np.intp)
+        holds, lots = (number >= count) & (number[:, None] != number), dict[tuple[int, int], list[tuple[int, int]]]()
+        for axis, own in zip(self._axes, kinds.T, strict=True):
+            holds &= axis.meets[own[:, None], own] == own
+        next_ = holds & ~(holds.astype(np.float32) @ holds.astype(np.float32) > 0)
+        home, depth = np.where(number < count, number, holds[:count].argmax(axis=0)), 0 * number
+        back = np.where(next_, home[:, None], count).argmin(axis=0)
+        for own in sorted(number.tolist(), key=lambda own: (own >= count, -self._counts[own].size)):
+            for k, other in enumerate(np.flatnonzero(next_[own]).tolist()):
+                depth[other] = max(depth[other], depth[own] + 1)
+                lots.setdefault((int(depth[own]), k), []).append((own, other))
+        return [self._step(sorted(lots[key]), back) for key in sorted(lots)]
+
+    def _step(self, pairs: list[tuple[int, int]], back: Index) -> HandedOn:
+        """Of tables, and margins, and those that each hands means to; `back` says to which these go, (numbers,)."""
+        found, means = list[tuple[Index, Float, Index, Index, Flags]](), 0
+        for own, other in pairs:
+            into, counts, size = self._into(own, self._kinds[other]), self._counts[own], self._counts[other].size
+            self._counts[other] = np.bincount(into, counts, size)
+            whole = self._counts[other][into]
+            columns, onto = (self._starts[i] + np.arange(self._counts[i].size) for i in (own, other))
+            weights = np.divide(counts, whole, out=np.zeros(counts.size), where=whole > 0)
+            found.append((columns, weights, means + into, onto, (counts > 0) & (back[other] == own)))
+            means += size
+        columns, weights, into, onto, handed = (np.concatenate(own) for own in zip(*found, strict=True))
+        return HandedOn(as_slice(columns), weights, into, onto, as_slice(columns[handed]), onto[into[handed]])
+
+    @property
+    def pairs(self) -> dict[tuple[int, int], TwoTables]:
+        """The common margins of every two tables."""
+        both = ((i, j) for i in range(len(self.columns)) for j in range(i))
+        margins = [(own, self._meet(*(self._kinds[i] for i in own))) for own in both]
+        into = [(own, (self._into(own[0], margin), self._into(own[1], margin))) for own, margin in margins]
+        return {own: TwoTables(cells, max(int(of.max(initial=0)) for of in cells) + 1) for own, cells in into}
+
+    def _room(self, cells: Float) -> Cells:
+        """What is said of tables, (parts, rows, columns), and zeros for margins and what sums lose, (2, rows, all)."""
+        found = np.zeros((2, cells.shape[1], self._width))
+        found[: len(cells), :, : self.free.size] = cells if self.free.all() else np.where(self.free, cells, 0.0)
+        return found
 
     def moved(self, said: Cells) -> tuple[Cells, float]:
         """Residuals, (rows, columns), with what tables have in common moved to the first, and how large what moved.
 
         Those in one double are taken as doubles.
         """
-        said = np.where(self.free, said, 0.0)
-        size = 0.0
-        for (i, j), pair in reversed(self.pairs.items()):
-            mean = summed(pair.into[0], pair.size, said[:1, :, self.columns[i]] * pair.weights)[0]
-            for k, sign, side in ((i, -1, 0), (j, 1, 1)):  # any number may be moved: it is taken off and added alike
-                change = sign * mean[:, pair.into[side]] * self.free[self.columns[k]]
-                plus(said[:, :, self.columns[k]], change)
-                size += float(np.linalg.norm(change))
-        return said, size
+        found, size = self._room(said), 0.0
+        for step in self._steps:  # any number may be moved: it is taken off and added alike
+            mean = summed(step.into, step.onto.size, found[:1, :, step.columns] * step.weights)[0]
+            size += _change(found, step.columns, -mean[:, step.into]) + float(np.linalg.norm(mean))
+            add(mean[None], Reach(NO_MAP, NO_MAP, NO_WEIGHTS, step.onto), found)
+        for step in reversed(self._steps):
+            size += _change(found, step.back, found[:, :, step.source])
+            found[:, :, step.source] = 0.0
+        if not self.free.all():
+            found[:, :, : self.free.size][:, :, ~self.free] = 0.0
+        return found[: len(said), :, : self.free.size], size
 
     def agreeing(self, cells: Cells, errors: Float | None = None) -> Cells:
-        """Tables, (rows, columns), that agree, each taking the margins of those before it: the transpose of `moved`.
+        """Tables, (rows, columns), that agree, each taking margins from those before it: the transpose of `moved`.
 
         To `errors` is added how far they are off; without it cells are taken as doubles.
         """
-        cells, lost = np.where(self.free, cells, 0.0), sum_rounding(1, cells.shape[2])
-        for (i, j), (into, size, weights) in self.pairs.items():
-            one, two = self.columns[i], self.columns[j]
-            change = summed(into[1], size, cells[:, :, two]) - summed(into[0], size, cells[:, :, one])
-            shared = change.sum(axis=0)[:, into[0]] * weights
-            if errors is not None:
-                own, other = (errors[:, k] + lost * abs(cells[0][:, k]) for k in (one, two))
-                off = summed(into[0], size, own[None])[0] + summed(into[1], size, other[None])[0]
-                errors[:, one] = own + off[:, into[0]] * weights + 8 * ROUNDING * abs(shared)
-            plus(cells[:, :, one], shared)
-        return cells
+        found, lost = self._room(cells), sum_rounding(1, self._width)
+        off = self._room(np.zeros(cells.shape)[:1] if errors is None else errors[None])[:1]
+        for step in self._steps:
+            into = Reach(NO_MAP, NO_MAP, NO_WEIGHTS, step.source)
+            add(found[:, :, step.back], into, found)
+            add(off[:, :, step.back] + lost * abs(found[:1, :, step.back]), into, sums := np.zeros(found.shape))
+            off += sums[:1]
+        for step in reversed(self._steps):
+            own, onto = found[:, :, step.columns], step.onto
+            change = found[:, :, onto] - summed(step.into, onto.size, own)
+            shared = change.sum(axis=0)[:, step.into] * step.weights
+            apart = off[:, :, step.columns] + lost * abs(own[:1])
+            both = summed(step.into, onto.size, apart)[:1] + off[:, :, onto]
+            off[:, :, step.columns] = apart + both[:, :, step.into] * step.weights + 8 * ROUNDING * abs(shared)
+            _change(found, step.columns, shared)
+        if errors is not None:
+            errors[...] = off[0, :, : self.free.size]
+        return found[: len(cells), :, : self.free.size]
 
     def with_others(self, rows: Float) -> Float:
-        """For cells, (rows, columns), own amounts and the largest in every other table that counts in them may have."""
-        found, rows = rows.copy(), np.where(self.free, rows, 0.0)
-        for (i, j), pair in self.pairs.items():
-            for k, other, side in ((i, j, 0), (j, i, 1)):
-                most = np.zeros((pair.size, len(rows)))
-                np.maximum.at(most, pair.into[1 - side], rows[:, self.columns[other]].T)
-                found[:, self.columns[k]] += most[pair.into[side]].T
-        return found
+        """For cells, (rows, columns), own amounts and the largest in every other table."""
+        most = np.stack([np.where(self.free, rows, 0.0)[:, own].max(axis=1, initial=0.0) for own in self.columns])
+        others = np.repeat(most.sum(axis=0) - most, [own.stop - own.start for own in self.columns], axis=0)
+        return rows + others.T
+
+
+def _change(cells: Cells, columns: Index | slice, term: Float) -> float:
+    """Add a term, (rows, k), or to two doubles such cells, to some columns of (2, rows, all); gives how large it is."""
+    own = cells[:, :, columns]
+    plus(own, term)
+    if not isinstance(columns, slice):
+        cells[:, :, columns] = own
+    return float(np.linalg.norm(term if term.ndim == 2 else term[0]))

@@ -30,7 +30,7 @@ from constraint_builders.description.table import Table, make_table, parse_table
 from constraint_builders.relations.marginals import cell_map, refines
 
 PART = 2**17  # cells of leaves worked on at a time
-MOST_HOLDING = 40  # tables of one place, each compared with each
+MOST_HOLDING = 200  # tables of one place, each compared with each
 # Cells read for tables of a place: of more it is asked what they have in common. Of 10 variables two-way and detailed
 # that takes 5 ms of proof in place of 47.
 WORTH_HELPERS = 2**16

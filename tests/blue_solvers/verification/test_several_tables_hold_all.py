@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -169,6 +169,29 @@ def test_moving_and_agreeing_are_transposes(seed: int, empty: bool) -> None:
     np.testing.assert_allclose(M @ counts, agreeing.T, atol=1e-11)
     null = v - np.linalg.lstsq(M.T, (v @ M).T, rcond=None)[0].T  # says nothing of any counts
     np.testing.assert_allclose(margins.moved(null[None])[0][0], 0, atol=1e-11)
+
+
+@pytest.mark.parametrize("exactly", [False, True], ids=["in areas", "of one place, a cell exact"])
+def test_many_tables_are_proved_as_closely_as_few(exactly: bool) -> None:
+    """Common margins of many: were these looked at two by two, what roundings leave would double with every table."""
+    rng = np.random.default_rng(0)
+    schema = Schema({f"v{i}": 2 + i % 2 for i in range(10 if exactly else 8)})
+    tables = {" * ".join(pair): float(rng.uniform(1, 9)) for pair in combinations(schema.names, 2)}
+    if exactly:
+        problem = Problem(schema, tables)
+        variances = problem.variances.copy()
+        variances[0] = 0.0
+        problem = problem.with_variances(variances)
+    else:
+        problem = Problem(schema, {"Area": {"v0": 1.0}, "Leaf": tables}, areas=Areas(9, {"Area": np.arange(9) // 4}))
+    problem = problem.observing()
+    y = add_noise(problem, problem.marginal_matrix() @ rng.poisson(90, problem.domain.size).astype(float), rng=1)
+    x = blue(problem).estimate(y, certify=False).values
+    proof = certify(problem, y, x)
+    assert proof.bound is not None, proof
+    assert proof.bound < 1e-8
+    wrong = x + 1e-3 * blue(problem).matvec(np.sqrt(problem.variances) * rng.standard_normal(x.size))
+    assert certify(problem, y, wrong).bound > 1e-4
 
 
 def two_products(leaves: int) -> Problem:
