@@ -250,10 +250,7 @@ def delinquent_children(variance: float = 4.0) -> Problem:
         With its `truth`.
     """
     schema = Schema(
-        {
-            "county": ["Alpha", "Beta", "Gamma", "Delta"],
-            "education": ["low", "medium", "high", "very high"],
-        }
+        {"county": ["Alpha", "Beta", "Gamma", "Delta"], "education": ["low", "medium", "high", "very high"]}
     )
     counts = np.array([[15, 1, 3, 1], [20, 10, 10, 15], [3, 10, 10, 2], [12, 14, 7, 2]])
     return _with_margins(schema, counts, dict.fromkeys(_all_marginals(schema.names), variance))

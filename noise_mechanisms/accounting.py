@@ -36,14 +36,7 @@ from scipy.special import log_ndtr
 
 from constraint_builders.description.reals import real_number, share, shown
 
-__all__ = [
-    "compose",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "pure_to_zcdp",
-    "zcdp_delta",
-    "zcdp_epsilon",
-]
+__all__ = ["compose", "gaussian_delta", "gaussian_epsilon", "pure_to_zcdp", "zcdp_delta", "zcdp_epsilon"]
 
 Loss: TypeAlias = Fraction | float
 Bound: TypeAlias = Literal["tight", "simple"]

@@ -19,12 +19,7 @@ from blue_solvers.adapters.forecast_arguments import (
     read_sample,
     refuse_incoherent,
 )
-from blue_solvers.adapters.residual_covariance import (
-    OF_RESIDUALS,
-    RIDGE,
-    ErrorCovariance,
-    error_covariance,
-)
+from blue_solvers.adapters.residual_covariance import OF_RESIDUALS, RIDGE, ErrorCovariance, error_covariance
 from blue_solvers.adapters.sample_errors import (
     OF_SAMPLE,
     SampleErrors,

@@ -52,14 +52,7 @@ def run(args: argparse.Namespace) -> None:
     if missing and how_to_install("frames"):
         say("", f"Files need {' and '.join(missing)}: {shlex.quote(sys.executable)} -m {how_to_install('frames')}")
     say("", "The same from files:")
-    arguments = [
-        "estimate",
-        str(BERKELEY),
-        "--schema",
-        str(BERKELEY_SCHEMA),
-        "--out",
-        "estimates.csv",
-    ]
+    arguments = ["estimate", str(BERKELEY), "--schema", str(BERKELEY_SCHEMA), "--out", "estimates.csv"]
     say(f"  {shlex.join([*own_command(), *arguments])}")
 
 

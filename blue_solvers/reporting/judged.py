@@ -11,17 +11,7 @@ import polars as pl
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.goodness import Verdict, explained, shown_fit, verdict
-from blue_solvers.reporting.page_parts import (
-    DOUBT,
-    GOOD,
-    MOST_NAMED,
-    Page,
-    Section,
-    Shown,
-    Tile,
-    small,
-    tied_tile,
-)
+from blue_solvers.reporting.page_parts import DOUBT, GOOD, MOST_NAMED, Page, Section, Shown, Tile, small, tied_tile
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
 from blue_solvers.reporting.stored_judgement import FORMATS, UNCHECKED, certificate_said, fit_section

@@ -30,10 +30,7 @@ def precision_rows(cells: pl.LazyFrame, keys: Sequence[str]) -> pl.DataFrame:
     """
     own, measured = pl.col(STD_ERROR).drop_nans(), pl.col(MEASURED)
     rows = cells.group_by(keys, maintain_order=True).agg(
-        pl.len().cast(pl.Int64).alias("cells"),
-        measured.median(),
-        own.median(),
-        own.max().alias(LARGEST),
+        pl.len().cast(pl.Int64).alias("cells"), measured.median(), own.median(), own.max().alias(LARGEST)
     )
     return with_saved(rows.collect())
 
@@ -64,7 +61,7 @@ def precision_section(rows: pl.DataFrame) -> Section:
     )
     sentences = [
         "The median standard error of a cell of each table, as measured and after all tables were made to agree. A "
-        "circle is missing where nothing measured the table itself; 0 is known exactly.",
+        "circle is missing where nothing measured the table itself; 0 is known exactly."
     ]
     if len(drawn) < len(rows):
         sentences.append(f"The picture: {shown_of(len(drawn), len(rows), 'tables')}")

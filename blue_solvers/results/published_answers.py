@@ -21,12 +21,7 @@ from blue_solvers.uncertainty.ranks import rank_intervals
 from blue_solvers.uncertainty.ratios import ratio_intervals
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
-from constraint_builders.files.published_tables import (
-    PublishedLine,
-    PublishedTables,
-    product_of,
-    published_tables,
-)
+from constraint_builders.files.published_tables import PublishedLine, PublishedTables, product_of, published_tables
 from constraint_builders.geography import Entities
 
 NUMBERS = ("estimate", "std_error", "lower", "upper")

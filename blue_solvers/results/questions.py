@@ -246,12 +246,7 @@ class Result(StoredResult):
         return self.geoids.of(() if geoids is None else geoids)
 
     def _pairs(
-        self,
-        line: str,
-        other_line: str | None,
-        geoids: Places | None,
-        geolevel: str | None,
-        other_geoid: str | None,
+        self, line: str, other_line: str | None, geoids: Places | None, geolevel: str | None, other_geoid: str | None
     ) -> Pairs:
         if other_line is None and other_geoid is None:
             raise ValueError("give another line or another place to compare with")

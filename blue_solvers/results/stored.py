@@ -19,12 +19,7 @@ from numpy.typing import NDArray
 from blue_solvers.goodness import doubt_of
 from blue_solvers.results.checksums import DamagedError, require_intact, untouched
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.results.store import (
-    OUTLINE,
-    estimates_of,
-    joined_folder,
-    read_description,
-)
+from blue_solvers.results.store import OUTLINE, estimates_of, joined_folder, read_description
 from blue_solvers.results.stored_measurements import SPINE, ZEROS, StoredMeasurements
 from constraint_builders import Areas, Problem, Spine
 from constraint_builders.arrays import Flags, Float

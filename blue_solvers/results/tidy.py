@@ -56,10 +56,7 @@ def counts_frame(
         As `Result.ask`.
     """
     estimate, std_error = _asked(result, places, list(counts.values()), progress)
-    keys = {
-        "place": [place for place in places for _ in counts],
-        "count": list(counts) * len(places),
-    }
+    keys = {"place": [place for place in places for _ in counts], "count": list(counts) * len(places)}
     return _with_results(
         pl.DataFrame(keys, schema=dict.fromkeys(keys, pl.String)), estimate, std_error, confidence_level
     )

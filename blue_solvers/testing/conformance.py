@@ -352,9 +352,7 @@ class _Check:
             self.require(np.isfinite(value) and value >= 0, f"info.{field}", f"{value!r} is not a number of 0 or more")
         scale = max(1.0, float(abs(X).max(initial=0)), float(abs(y).max(initial=0)))
         self.require(
-            violation <= max(self.tolerance, ROUNDING) * 100 * scale,
-            "info.violation",
-            f"{info.violation!r} is large",
+            violation <= max(self.tolerance, ROUNDING) * 100 * scale, "info.violation", f"{info.violation!r} is large"
         )
         offset = self.P.offset
         self.require(offset.shape == (self.problem.desired.size,), "offset", f"shape {offset.shape}")

@@ -14,12 +14,7 @@ from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SeaBlue
 from blue_solvers.uncertainty.functionals import as_operator, cell_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
-from blue_solvers.verification.variance_bounds import (
-    VarianceBounds,
-    bounds_at_once,
-    certify_variances,
-    unit_noise,
-)
+from blue_solvers.verification.variance_bounds import VarianceBounds, bounds_at_once, certify_variances, unit_noise
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import whole_number

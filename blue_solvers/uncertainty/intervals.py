@@ -8,14 +8,7 @@ from numpy.typing import ArrayLike
 from blue_solvers.operator import BlueOperator
 from blue_solvers.quantiles import normal_multiple, read_level, t_multiple, takes_confidence_level
 from blue_solvers.uncertainty.functionals import as_operator, estimate
-from blue_solvers.uncertainty.monte_carlo import (
-    Progress,
-    Replicates,
-    SecondMoments,
-    Seed,
-    order_statistics,
-    read_draws,
-)
+from blue_solvers.uncertainty.monte_carlo import Progress, Replicates, SecondMoments, Seed, order_statistics, read_draws
 from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float

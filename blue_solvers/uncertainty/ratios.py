@@ -12,10 +12,7 @@ from constraint_builders.description.reals import real_array, refuse_no_covarian
 
 @takes_confidence_level
 def ratio_intervals(
-    numerator: ArrayLike,
-    denominator: ArrayLike,
-    covariance: ArrayLike,
-    confidence_level: float = 0.95,
+    numerator: ArrayLike, denominator: ArrayLike, covariance: ArrayLike, confidence_level: float = 0.95
 ) -> tuple[Float, Float, Float]:
     """Fieller intervals of ratios a / b of estimates with normal errors.
 

@@ -31,14 +31,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.over_layouts import read_weights
 from blue_solvers.quantiles import chi_square_quantile, f_quantile, read_level, takes_confidence_level
 from blue_solvers.uncertainty.functionals import Functionals, as_operator, estimate, observed_weights
-from blue_solvers.uncertainty.monte_carlo import (
-    LargestErrors,
-    Progress,
-    Replicates,
-    Seed,
-    order_statistic,
-    read_draws,
-)
+from blue_solvers.uncertainty.monte_carlo import LargestErrors, Progress, Replicates, Seed, order_statistic, read_draws
 from blue_solvers.uncertainty.whitening import Whitening
 from blue_solvers.verification.weighed_noise import rounding_of
 from constraint_builders import Problem

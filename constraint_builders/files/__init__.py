@@ -24,12 +24,7 @@ from constraint_builders.files.long_table import (
 from constraint_builders.files.measured_table import infer_schema, read_long_table
 from constraint_builders.files.measurement_writer import write_noisy_measurements
 from constraint_builders.files.noisy_measurements import Release, read_noisy_measurements
-from constraint_builders.files.published_tables import (
-    PublishedLine,
-    PublishedTable,
-    PublishedTables,
-    published_tables,
-)
+from constraint_builders.files.published_tables import PublishedLine, PublishedTable, PublishedTables, published_tables
 from constraint_builders.files.reading_report import ReadingReport, RowCount, Unused
 from constraint_builders.files.schema_file import SchemaFile, format_schema, read_schema_file, write_schema_file
 from constraint_builders.files.settings import PRODUCTION, Settings, production_settings, read_settings

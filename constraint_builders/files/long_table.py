@@ -22,15 +22,7 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.columns import (
-    GEOCODE,
-    GEOLEVEL,
-    PARENT,
-    SUMMED_OUT,
-    TABLE,
-    cell_keys,
-    without_source,
-)
+from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SUMMED_OUT, TABLE, cell_keys, without_source
 from constraint_builders.files.new_files import replacing
 from constraint_builders.files.numbers import LARGEST
 from constraint_builders.files.source import writer_of

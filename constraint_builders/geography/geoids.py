@@ -21,13 +21,7 @@ from constraint_builders.arrays import Index
 from constraint_builders.description.geo_ids import KINDS, NATION, SUMMARY_LEVELS, WIDTHS, geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.reading_report import PlacesInPart
-from constraint_builders.files.tabulated_places import (
-    MOVED_IN_TABULATION,
-    TOGETHER,
-    are_geoids,
-    geoids_of,
-    published,
-)
+from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION, TOGETHER, are_geoids, geoids_of, published
 from constraint_builders.geography.entities import Entities, leaves
 
 if TYPE_CHECKING:

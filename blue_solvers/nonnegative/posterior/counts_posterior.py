@@ -353,15 +353,7 @@ def _summary(problem: Problem, model: FittingModel, draws: NDArray[np.int32], ac
     detail = np.zeros(prod(model.cells.shape))
     detail[model.possible] = mean
     return CountsPosterior(
-        problem,
-        draws,
-        means,
-        model.M @ mean,
-        detail.reshape(model.cells.shape),
-        deviations,
-        sizes,
-        factors,
-        acceptance,
+        problem, draws, means, model.M @ mean, detail.reshape(model.cells.shape), deviations, sizes, factors, acceptance
     )
 
 
