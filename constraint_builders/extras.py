@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -19,6 +21,15 @@ EXTRA_OF = {
     "xarray": "arrays",
     "distributed": "cluster",
 }
+
+
+@contextmanager
+def needing(need: str, extra: str, otherwise: str = "") -> Iterator[None]:
+    """Import libraries of an extra within it: where one is not installed the error is that of `missing_extra`."""
+    try:
+        yield
+    except ImportError as error:
+        raise missing_extra(need, extra, otherwise) from error
 
 
 def missing_extra(need: str, extra: str, otherwise: str = "") -> ImportError:

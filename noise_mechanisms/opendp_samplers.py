@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 
 UNBIASED = (0, 14, 2)  # the first version whose samplers are
 
@@ -19,8 +19,7 @@ UNBIASED = (0, 14, 2)  # the first version whose samplers are
 def opendp_measurement(shape: str, atom: str, scale: float) -> Callable[[NDArray[Any]], list[float]]:
     """OpenDP's mechanism: shape "gaussian" or "laplace", atom "i64" (discrete) or "f64" (continuous)."""
     dp = _opendp()
-    options = {} if atom == "i64" else {"nan": False}
-    domain = dp.vector_domain(dp.atom_domain(T=atom, **options))
+    domain = dp.vector_domain(dp.atom_domain(T=atom, **({} if atom == "i64" else {"nan": False})))
     with _contrib_enabled():
         if shape == "gaussian":
             return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
@@ -35,11 +34,9 @@ def _opendp() -> ModuleType:
     ImportError
         If it is missing or older.
     """
-    try:
+    with needing("release_sample needs OpenDP", "release"):
         found = version("opendp")
         import opendp.prelude as dp
-    except ImportError as error:
-        raise missing_extra("release_sample needs OpenDP", "release") from error
     if not _is_unbiased(found):
         raise ImportError(
             f"release_sample needs OpenDP {'.'.join(map(str, UNBIASED))} or later, since the samplers of earlier ones "

@@ -14,7 +14,7 @@ from blue_solvers.benchmarking.records import append_record, fingerprint, read_r
 from blue_solvers.contract import Solver
 from blue_solvers.solvers import SOLVERS, SolverName
 from constraint_builders import Problem
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 
 if TYPE_CHECKING:
     import polars
@@ -76,10 +76,8 @@ def benchmark(
     >>> frame.select("problem", "solver", "status").rows()
     [('toy', 'dense', 'done'), ('toy', 'sea_blue', 'done')]
     """
-    try:
+    with needing("a benchmark's frame needs polars", "frames"):
         import polars
-    except ImportError as error:
-        raise missing_extra("a benchmark's frame needs polars", "frames") from error
     named = _named_solvers(solvers)
     _check(problems, columns, timeout)
     kept = {} if resume is None else read_records(resume)
@@ -89,8 +87,7 @@ def benchmark(
             key = name, label, "" if resume is None else fingerprint(problem, solver, columns, seed, alone)
             if key not in kept:
                 logger.info("benchmark: %s by %s", name, label)
-                measure = in_own_process if alone else _here
-                kept[key] = measure(problem, solver, columns, seed, timeout)
+                kept[key] = (in_own_process if alone else _here)(problem, solver, columns, seed, timeout)
                 if resume is not None:
                     append_record(resume, key, kept[key])
             sizes = {"cells_in": problem.observed.size, "cells_out": problem.desired.size}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blue_solvers.commands.arguments import ALL
 from blue_solvers.commands.screen import say, tell
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 from constraint_builders.printable import counted, printable
 
 if TYPE_CHECKING:
@@ -139,10 +139,8 @@ def require_picture(path: str) -> None:
 
     if Path(path).suffix.lower() not in SUFFIXES:
         raise ValueError(f"--plot {path}: give a file that ends in {', '.join(SUFFIXES)}")
-    try:
+    with needing("--plot needs matplotlib", "plots"):
         import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise missing_extra("--plot needs matplotlib", "plots") from error
     require_writable(path)
 
 

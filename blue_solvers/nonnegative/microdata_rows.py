@@ -26,7 +26,7 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float
 from constraint_builders.description.labelled import aligned
 from constraint_builders.description.reals import real_array
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 
 if TYPE_CHECKING:
     import polars
@@ -120,8 +120,7 @@ def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
         raise ValueError(
             f"records and rounded cells are of one geounit: this problem has {kind}. Give that of a geounit"
         )
-    along = partial(problem.names.dimensions, "detailed")
-    values = real_array(aligned(detail, along, "cells"), "cells")
+    values = real_array(aligned(detail, partial(problem.names.dimensions, "detailed"), "cells"), "cells")
     if values.shape != shape:
         raise ValueError(f"cells must have the schema's shape {shape}: got {values.shape}")
     if not np.isfinite(values).all() or values.min() < 0:
@@ -138,10 +137,8 @@ def checked_cells(problem: Problem, detail: ArrayLike) -> Float:
 
 
 def _frame_library() -> ModuleType:
-    try:
+    with needing("data frames need polars", "frames"):
         import polars
-    except ImportError as error:
-        raise missing_extra("data frames need polars", "frames") from error
     return polars
 
 

@@ -14,7 +14,7 @@ from constraint_builders.arrays import Int32, Integers, distinct_numbers
 from constraint_builders.description.described import Described, equal
 from constraint_builders.description.labelled import LEAF_AXIS, Dimension, aligned, is_missing, read_names, row_labels
 from constraint_builders.description.reals import read_matrix, refuse_masked
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 
 BETWEEN = " * "
 
@@ -53,10 +53,8 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
 
 
 def _by_polars(frame: Any) -> Any:
-    try:
+    with needing("reading a frame by its Arrow stream needs polars", "frames"):
         import polars
-    except ImportError:
-        raise missing_extra("reading a frame by its Arrow stream needs polars", "frames") from None
     return polars.DataFrame(frame)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from constraint_builders.arrays import Index
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 from constraint_builders.files.naming import naming
 from constraint_builders.opening import MOST_COLUMNS, NUMBER_BYTES, DeclaredSize, open_file, read_whole
 
@@ -41,10 +41,8 @@ OF_SCHEMA, OF_DICTIONARY = 1, 2  # kinds of messages
 
 def arrow_library() -> Any:
     """The package pyarrow; `ImportError` that says what to install where it is missing."""
-    try:
+    with needing("Parquet files need pyarrow", "frames"):
         import pyarrow.parquet
-    except ImportError as error:
-        raise missing_extra("Parquet files need pyarrow", "frames") from error
     return pyarrow
 
 

@@ -22,7 +22,7 @@ import polars as pl
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.geo_ids import geoid_in
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 from constraint_builders.files.arrow_files import OLDEST
 from constraint_builders.files.naming import naming
 from constraint_builders.files.new_files import replacing
@@ -134,12 +134,10 @@ def read_boundaries(path: str | os.PathLike[str]) -> Boundaries:
     OSError
         If it cannot be opened.
     """
-    try:
+    with needing("boundaries need pyogrio", "maps"):
         from pyogrio import list_layers
         from pyogrio.errors import DataSourceError
         from pyogrio.raw import read_arrow
-    except ImportError as error:
-        raise missing_extra("boundaries need pyogrio", "maps") from error
     if not os.path.isdir(path):
         open_file(path).close()
     with naming(path):

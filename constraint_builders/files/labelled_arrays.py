@@ -13,7 +13,7 @@ from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.description.table import parse_table
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 from constraint_builders.files.columns import HOW_PRECISE, plain_name, spreads_by_stem, stem_of, with_unit
 from constraint_builders.files.hidden_totals import hidden_totals
 from constraint_builders.files.labels import in_order, is_total, may_be_total
@@ -105,10 +105,8 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
     ImportError
         Without the extra ``arrays``.
     """
-    try:
+    with needing("labelled arrays need xarray", "arrays"):
         import xarray
-    except ImportError as error:
-        raise missing_extra("labelled arrays need xarray", "arrays") from error
     if not problem.is_tabular:
         raise ValueError("a problem made from a matrix has no tables: there is no dataset of it")
     schema, places = problem.domain.schema, problem.places
