@@ -104,8 +104,7 @@ def read_measured_tables(
     """The same, where each table is given by its whole name; equalities are E, (k, n), and b, (k,)."""
     measured = _read_measured(names, given, covariance, noise)
     if zeros is not None:
-        empty = StructuralZeros(names, by_table(zeros) if names.by_level else zeros)
-        measured = replace(measured, zeros=empty)
+        measured = replace(measured, zeros=StructuralZeros(names, by_table(zeros) if names.by_level else zeros))
     if equalities is not None:
         measured = replace(measured, equalities=_read_equalities(measured.observed.size, *equalities))
         _refuse_filled_zeros(measured)
@@ -265,12 +264,8 @@ def _not_measured(measured: Measured, level: int, table: Table) -> int | None:
 def _read_truth(measured: Measured, truth: Any) -> Float:
     observed = measured.observed
     vector = observed.vector(truth) if isinstance(truth, Mapping) else read_vector(truth, observed.size, "truth")
-    filled = np.flatnonzero(_empty_cells(measured) & (vector != 0))
-    if filled.size:
-        cell = observed.describe(int(filled[0]))
-        raise ValueError(
-            f"truth is {vector[filled[0]]:.6g} in {cell}, which structural zeros say is empty: correct one of the two"
-        )
+    why = "truth is {1:.6g} in {0}, which structural zeros say is empty: correct one of the two"
+    observed.refuse(_empty_cells(measured) & (vector != 0), why, vector)
     refuse_unreadable(measured, vector)
     measured.check_truth(vector)
     vector.flags.writeable = False

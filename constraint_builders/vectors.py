@@ -101,9 +101,9 @@ def refuse_impossible(record: Record, y: Float) -> None:
             f"{record.observed.describe(int(cell[position]))} is {value:g}, which no count is published as by {law!r}: "
             "correct it, or declare another law"
         )
-    if sources is not None and law.copies_are_independent and (apart := law.contradicted(cell, values)).size:
-        where = record.observed.describe(int(apart[0]))
-        raise ValueError(f"{where}: there is no count that all of its figures may be published of by {law!r}")
+    if sources is not None and law.copies_are_independent:
+        why = "{}: there is no count that all of its figures may be published of by {!r}"
+        record.observed.refuse(law.contradicted(cell, values), why, law)
 
 
 def refuse_copies(record: Record) -> None:

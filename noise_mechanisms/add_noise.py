@@ -126,19 +126,12 @@ def release_counts(problem: Problem, truth: ArrayLike) -> NDArray[np.float64]:
 
 def _true_counts(problem: Problem, truth: ArrayLike, whole: bool = False) -> NDArray[np.float64]:
     """Counts, (n,), that the problem's noise can be added to; `whole` where only whole ones can."""
-    values = problem.observed.flat(truth, "truth")
-    if values.shape != (problem.observed.size,):
-        raise ValueError(f"truth must have shape ({problem.observed.size},): got {values.shape}")
+    values = problem.observed.one_vector(truth, "truth")
     wrong, needed = ~np.isfinite(values), "finite numbers"
     if kind_of(problem.noise.law).discrete:
         wrong |= (abs(values) > LARGEST_WHOLE) | (whole & (values != np.rint(values)))
         needed = f"{'whole ' if whole else ''}numbers of at most 2^53, beyond which noise of 1 would be lost in float64"
-    wrong &= ~problem.unmeasured
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        raise ValueError(
-            f"truth: {problem.observed.describe(first)} is {values[first]:g}: noise of the law {problem.noise.law!r} "
-            f"is added to {needed}"
-        )
+    why = "truth: {} is {:g}: noise of the law {!r} is added to {}"
+    problem.observed.refuse(wrong & ~problem.unmeasured, why, values, problem.noise.law, needed)
     problem.check_truth(values)
     return values

@@ -63,9 +63,7 @@ class PublishedFigures:
         ValueError
             As `of`; or if y has another shape, or holds what no table can hold or no count leads to.
         """
-        values = problem.observed.vector(y) if isinstance(y, Mapping) else problem.observed.flat(y, "y")
-        if values.shape != (problem.observed.size,):
-            raise ValueError(f"y must have shape ({problem.observed.size},): got {values.shape}")
+        values = problem.observed.one_vector(problem.observed.vector(y) if isinstance(y, Mapping) else y, "y")
         figures = cls.of(problem, values)
         problem.check_vector(values)
         return values, figures

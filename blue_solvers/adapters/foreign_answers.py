@@ -19,7 +19,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 from constraint_builders.opening import NUMBER_BYTES, DeclaredSize, open_file
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def answer_from(
     elif hasattr(source, "marg_dict"):
         found = _of_planner(problem, source, names)
     elif getattr(source, "ndim", None) == 1:  # a series streams itself too
-        return _vector(problem, source)
+        return problem.observed.one_vector(source, "the answer")
     elif isinstance(source, str | os.PathLike) or hasattr(source, "columns") or hasattr(source, "__arrow_c_stream__"):
         found = _of_long_table(problem, source)
     elif isinstance(source, np.ndarray | list) or hasattr(source, "__array__"):
-        return _vector(problem, source)
+        return problem.observed.one_vector(source, "the answer")
     else:
         raise TypeError(f"an answer is arrays, tables, a model or a planner: got {type(source).__name__}")
     return _laid_out(problem, found)
@@ -118,10 +118,8 @@ def judge(
     ValueError
         If an answer cannot be read, or is not one of the problem; the message has its name.
     """
-    try:
+    with needing("a frame of judgements needs polars", "frames"):
         import polars
-    except ImportError as error:
-        raise missing_extra("a frame of judgements needs polars", "frames") from error
     rows = []
     for name, source in answers.items():
         try:
@@ -162,13 +160,6 @@ def _variables(problem: Problem, variables: Sequence[str] | None) -> tuple[str, 
     if strange:
         raise ValueError(f"{strange[0]!r} is no variable: there are {', '.join(known)}")
     return known if variables is None else tuple(variables)
-
-
-def _vector(problem: Problem, source: Any) -> Float:
-    x = problem.observed.flat(source, "the answer")
-    if x.shape != (problem.observed.size,):
-        raise ValueError(f"the answer must have shape ({problem.observed.size},): got {x.shape}")
-    return x
 
 
 def _laid_out(problem: Problem, found: Mapping[Any, Any]) -> Float:
@@ -297,8 +288,7 @@ def _of_query_shapes(problem: Problem, source: Mapping[Any, Any], variables: Seq
         for table, of_units in rows.items():
             missing = [unit for i, unit in enumerate(members) if i not in of_units]
             if missing:
-                code = problem.spine.geocodes[missing[0]]
-                raise ValueError(f"table {table!r} of {level} {code!r} is missing")
+                raise ValueError(f"table {table!r} of {level} {problem.spine.geocodes[missing[0]]!r} is missing")
             found[level, table] = np.stack([of_units[i] for i in range(len(members))])
     return _of_mapping(problem, found)
 

@@ -48,17 +48,10 @@ def read_bounds(layout: Layout, bounds: Any) -> Ranges:
         raise ValueError("bounds are a pair (lower, upper), -inf and inf where there are none")
     lower, upper = (_over(layout, own, f"{word} bounds") for own, word in zip(bounds, ("lower", "upper"), strict=True))
     for own, word, wrong in ((lower, "lower", np.inf), (upper, "upper", -np.inf)):
-        strange = np.flatnonzero(np.isnan(own) | (own == wrong))
-        if strange.size:
-            where = layout.describe(int(strange[0]))
-            raise ValueError(f"the {word} bound of {where} is {own[strange[0]]}: give a number, or {-wrong} for none")
-    crossed = np.flatnonzero(lower > upper)
-    if crossed.size:
-        cell = int(crossed[0])
-        raise ValueError(
-            f"{layout.describe(cell)} is to be {lower[cell]:.6g} at least and {upper[cell]:.6g} at most: give a lower "
-            "bound below the upper one"
-        )
+        why = f"the {word} bound of {{}} is {{}}: give a number, or {-wrong} for none"
+        layout.refuse(np.isnan(own) | (own == wrong), why, own)
+    why = "{} is to be {:.6g} at least and {:.6g} at most: give a lower bound below the upper one"
+    layout.refuse(lower > upper, why, lower, upper)
     return Ranges(lower, upper)
 
 
@@ -143,9 +136,8 @@ def program_within(model: FittingModel, y: Float, bounds: Ranges, *, signed: boo
     """
     refuse_exact_outside(model.problem, y.reshape(-1, y.shape[-1])[0], bounds)
     nothing = (np.diff(model.M.indptr) == 0) & ~model.problem.exact & ((bounds.low > 0) | (bounds.high < 0))
-    if nothing.any():
-        where = model.problem.observed.describe(int(nothing.argmax()))
-        raise ValueError(f"{where} is a sum of no cells that may be other than 0, outside of its bounds: correct these")
+    why = "{} is a sum of no cells that may be other than 0, outside of its bounds: correct these"
+    model.problem.observed.refuse(nothing, why)
     p, exact, weight = model.program(y, signed), model.problem.exact, np.zeros(y.shape[-1])
     bounds = Ranges(np.where(exact, -np.inf, bounds.low), np.where(exact, np.inf, bounds.high))
     sums = np.flatnonzero(bounds.finite & model.measured & (np.diff(model.M.indptr) > 1))
@@ -316,9 +308,5 @@ def refuse_exact_outside(problem: Problem, y: Float, bounds: Ranges) -> None:
     """Refuse exact values of y, (n,), that are outside of their bounds."""
     room = MEETS * abs(y)
     outside: Flags = problem.exact & ((y < bounds.low - room) | (y > bounds.high + room))
-    if outside.any():
-        cell = int(outside.argmax())
-        raise ValueError(
-            f"{problem.observed.describe(cell)} is known exactly as {y[cell]:.6g}, outside of its bounds "
-            f"{bounds.low[cell]:.6g} and {bounds.high[cell]:.6g}: correct either"
-        )
+    why = "{} is known exactly as {:.6g}, outside of its bounds {:.6g} and {:.6g}: correct either"
+    problem.observed.refuse(outside, why, y, bounds.low, bounds.high)

@@ -284,9 +284,6 @@ class FittingModel:
                 f"{describe(int(impossible[0]))} is known exactly and {'negative' if value < 0 else 'positive'} "
                 f"({value:g}): no non-negative cells sum to it. Correct it, or give it a variance above 0"
             )
-        empty = np.flatnonzero(exact & (abs(y) > ROUNDING * max(1.0, largest)) & (np.diff(self.M.indptr) == 0))
-        if empty.size:
-            raise ValueError(
-                f"{describe(int(empty[0]))} is known exactly as {y[empty[0]]:g}, and all its cells are structural "
-                "zeros: correct either"
-            )
+        empty = exact & (abs(y) > ROUNDING * max(1.0, largest)) & (np.diff(self.M.indptr) == 0)
+        why = "{} is known exactly as {:g}, and all its cells are structural zeros: correct either"
+        self.problem.observed.refuse(empty, why, y)

@@ -66,25 +66,17 @@ def refine_intervals(problem: Problem, y: ArrayLike, lower: ArrayLike, upper: Ar
         )
     if any(np.isnan(bound).any() for bound in bounds):
         raise ValueError("lower or upper holds NaN: give numbers, or infinite bounds where there are none")
-    if (bounds[0] > bounds[1]).any():
-        where = problem.desired.describe(int((bounds[0] > bounds[1]).argmax()))
-        raise ValueError(
-            f"lower is above upper in {where}: an empty interval has nothing to refine, give both in order"
-        )
+    why = "lower is above upper in {}: an empty interval has nothing to refine, give both in order"
+    problem.desired.refuse(bounds[0] > bounds[1], why)
     low, high = limits(problem, values)
     return np.clip(bounds[0], low, high), np.clip(bounds[1], low, high)
 
 
 def _read_vector(problem: Problem, y: ArrayLike, what: str) -> Float:
     """One vector, (n,), over the observed layout; its unmeasured cells may hold anything."""
-    values = problem.observed.flat(y, what)
-    if values.shape != (problem.observed.size,):
-        raise ValueError(f"{what} must have shape ({problem.observed.size},): got {values.shape}")
-    lost = np.flatnonzero(~problem.unmeasured & ~np.isfinite(values))
-    if lost.size:
-        raise ValueError(
-            f"{what}: {problem.observed.describe(int(lost[0]))} is {values[lost[0]]}: give a finite number"
-        )
+    values = problem.observed.one_vector(y, what)
+    lost = ~problem.unmeasured & ~np.isfinite(values)
+    problem.observed.refuse(lost, f"{what}: {{}} is {{}}: give a finite number", values)
     return values
 
 

@@ -238,6 +238,29 @@ class Layout(Compared):
             values = self.by_position(values, NODE, what)
         return real_array(values, what, truth_values)
 
+    def one_vector(self, values: Any, what: str) -> Float:
+        """What `flat` reads, of shape (size,); `ValueError` for another one."""
+        vector = self.flat(values, what)
+        if vector.shape != (self.size,):
+            raise ValueError(f"{what} must have shape ({self.size},): got {vector.shape}")
+        return vector
+
+    def refuse(self, cells: NDArray[Any], why: str, *said: Any) -> None:
+        """Raise `ValueError` for the first of some cells, flags (size,) or positions (k,), if there is one.
+
+        Parameters
+        ----------
+        cells : ndarray
+        why : str
+            What is wrong, as `str.format` takes it: with the cell in words, and `said`.
+        *said
+            Of arrays, (size,), what they hold of that cell.
+        """
+        places = np.flatnonzero(cells) if cells.dtype == bool else cells
+        if places.size:
+            own = (each[places[0]] if isinstance(each, np.ndarray) else each for each in said)
+            raise ValueError(why.format(self.describe(int(places[0])), *own))
+
     def positions(self, cells: Any) -> Index:
         """Positions of cells in the flat vector that somebody lists, (k,).
 

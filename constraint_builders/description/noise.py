@@ -99,12 +99,9 @@ def refuse_variances_beside_law(noise: Noise, observed: Layout) -> None:
     _refuse_no_variance(noise.law)
     own = noise.variances
     parts = np.divide(noise.law.variance, own, out=np.ones_like(own), where=(own > 0) & np.isfinite(own))
-    wrong = np.flatnonzero((np.rint(parts) < 1) | (abs(parts - np.rint(parts)) > WHOLE_PART * parts))
-    if wrong.size:
-        raise ValueError(
-            f"{observed.describe(int(wrong[0]))} has the variance {own[wrong[0]]:g} beside the law {noise.law!r}, of "
-            f"{noise.law.variance:g}: give all noisy tables the law, or variances alone"
-        )
+    wrong = (np.rint(parts) < 1) | (abs(parts - np.rint(parts)) > WHOLE_PART * parts)
+    why = "{} has the variance {:g} beside the law {!r}, of {:g}: give all noisy tables the law, or variances alone"
+    observed.refuse(wrong, why, own, noise.law, noise.law.variance)
 
 
 def _refuse_no_variance(law: NoiseLaw) -> None:

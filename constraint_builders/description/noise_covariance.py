@@ -249,9 +249,7 @@ def read_noise(observed: Layout, variances: Float, covariance: Any = None, law: 
     """
     if covariance is None:
         noise: Noise = IndependentNoise(law, variances)
-        if np.isnan(variances).any():
-            where = observed.describe(int(np.flatnonzero(np.isnan(variances))[0]))
-            raise ValueError(f"no variance for {where}: give one, or a covariance")
+        observed.refuse(np.isnan(variances), "no variance for {}: give one, or a covariance")
         return noise
     noise = _correlated(law, covariance, observed)
     given = ~np.isnan(variances)
@@ -334,11 +332,6 @@ def read_variances(observed: Layout, variances: ArrayLike, unmeasured: NDArray[n
     ValueError
         If the shape does not fit, a variance is negative or NaN, or a measured cell's is infinite.
     """
-    values = observed.flat(variances, "variances")
-    if values.shape != (observed.size,):
-        raise ValueError(f"variances must have shape ({observed.size},): got {values.shape}")
-    values = checked_variances(values, "variances")
-    lost = np.flatnonzero(np.isinf(values) & ~unmeasured)
-    if lost.size:
-        raise ValueError(f"{observed.describe(int(lost[0]))} was measured: its variance cannot be infinite")
+    values = checked_variances(observed.one_vector(variances, "variances"), "variances")
+    observed.refuse(np.isinf(values) & ~unmeasured, "{} was measured: its variance cannot be infinite")
     return values

@@ -204,13 +204,7 @@ def _codes_of_parents(problem: Problem, spine: Spine) -> list[str] | None:
 
 
 def _vectors(layout: Layout, **vectors: ArrayLike) -> list[pl.Series]:
-    columns = []
-    for name, vector in vectors.items():
-        array = layout.flat(vector, name)
-        if array.shape != (layout.size,):
-            raise ValueError(f"{name} must have shape ({layout.size},): got {array.shape}")
-        columns.append(pl.Series(name, array))
-    return columns
+    return [pl.Series(name, layout.one_vector(vector, name)) for name, vector in vectors.items()]
 
 
 def with_groups(frame: pl.DataFrame, problem: Problem, apart: LeavesByGroup) -> pl.DataFrame:

@@ -111,17 +111,9 @@ def _checked_variances(problem: Problem, values: Float) -> list[Float]:
         raise ValueError("measurement files hold one variance for each table of a geounit: this problem's differ")
     require_free_names(problem.domain.schema)
     broken = np.isfinite(values) & (values != np.round(values))
-    if broken.any():
-        position = int(broken.argmax())
-        raise ValueError(
-            f"{problem.observed.describe(position)} is {values[position]}: measurement files hold whole numbers; "
-            "draw discrete noise"
-        )
-    large = abs(values) > LARGEST
-    if large.any():
-        position = int(large.argmax())
-        cell = problem.observed.describe(position)
-        raise ValueError(f"{cell} is {values[position]:.3g}: whole numbers are exact to {LARGEST:,.0f}")
+    problem.observed.refuse(broken, "{} is {}: measurement files hold whole numbers; draw discrete noise", values)
+    large = "{} is {:.3g}: whole numbers are exact to {:,.0f}"
+    problem.observed.refuse(abs(values) > LARGEST, large, values, LARGEST)
     return problem.geounit_variances
 
 

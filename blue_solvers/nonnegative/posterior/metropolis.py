@@ -209,11 +209,9 @@ def misfit_of(model: FittingModel, y: Float, rows: Integers) -> Misfit:
     if kind.family is None and not published:
         raise ValueError(f"noise of the law {kind.name!r} has no family: the posterior needs Gaussian or Laplace noise")
     broken = np.flatnonzero(abs(y[rows] - np.rint(y[rows])) > _WHOLE * np.maximum(1.0, abs(y[rows])))
-    if kind.discrete and broken.size and not published:
-        row = int(rows[broken[0]])
-        raise ValueError(
-            f"{problem.observed.describe(row)} is {y[row]:g}: noise of the law {kind.name!r} leaves whole numbers whole"
-        )
+    if kind.discrete and not published:
+        why = "{} is {:g}: noise of the law {!r} leaves whole numbers whole"
+        problem.observed.refuse(rows[broken], why, y, kind.name)
     weights = model.M[rows].data
     if kind.discrete and (weights != np.rint(weights)).any():
         raise ValueError(
@@ -232,10 +230,8 @@ def _lists(problem: Problem, y: Float, rows: Integers) -> Misfit:
     """Of figures, centred in y, (n,), what every count that they may be of is worth."""
     figures = PublishedFigures.of(problem, problem.noise.published(y))
     low, high = figures.limits(y.size)
-    wrong = np.flatnonzero((low > high)[rows])
-    if wrong.size:
-        where = problem.observed.describe(int(rows[wrong[0]]))
-        raise ValueError(f"{where}: there is no count that all of its figures may be published of")
+    why = "{}: there is no count that all of its figures may be published of"
+    problem.observed.refuse(rows[(low > high)[rows]], why)
     sizes = np.zeros(y.size, dtype=np.intp)
     sizes[rows] = high[rows] - low[rows] + 1
     starts = np.append(0, np.cumsum(sizes))
