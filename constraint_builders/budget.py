@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,8 @@ Measure: TypeAlias = Literal["zcdp", "pure"]
 Neighbours: TypeAlias = Literal["bounded", "unbounded"]
 Shares: TypeAlias = Mapping[str, Rational | None]
 Losses: TypeAlias = Mapping[str, Mapping[str, Fraction]]
+T = TypeVar("T")
+U = TypeVar("U")
 
 _SENSITIVITY = {"bounded": 2, "unbounded": 1}
 
@@ -219,13 +221,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         check_privacy(self.measure, self.neighbours)
-        exact = {
-            level: MappingProxyType(
-                {table: _positive(loss, f"loss of {(level, table)}") for table, loss in row.items()}
-            )
-            for level, row in self.losses.items()
-        }
-        object.__setattr__(self, "losses", MappingProxyType(exact))
+        exact = by_place(self.losses, lambda place, loss: _positive(loss, f"loss of {place}"))
+        fixed = {level: MappingProxyType(row) for level, row in exact.items()}
+        object.__setattr__(self, "losses", MappingProxyType(fixed))
 
     @classmethod
     def from_shares(
@@ -315,9 +313,7 @@ class Budget:
     def query_shares(self) -> dict[str, dict[str, Fraction]]:
         """Share of its geolevel's loss that every table spends; they sum to 1 in every geolevel."""
         levels = self._level_losses()
-        return {
-            level: {table: loss / levels[level] for table, loss in row.items()} for level, row in self.losses.items()
-        }
+        return by_place(self.losses, lambda place, loss: loss / levels[place[0]])
 
     def exact_variances(self) -> dict[str, dict[str, Fraction]]:
         """Return the exact variance of every table, by geolevel and table.
@@ -338,10 +334,8 @@ class Budget:
         ValueError
             If one is too small or too large for that.
         """
-        return {
-            level: {table: usable_variance(v, f"table {table!r} at {level!r}") for table, v in row.items()}
-            for level, row in self.exact_variances().items()
-        }
+        exact = self.exact_variances()
+        return by_place(exact, lambda place, own: usable_variance(own, f"table {place[1]!r} at {place[0]!r}"))
 
     def scales(self) -> dict[str, dict[str, Fraction]]:
         """Return the exact scale of the (discrete) Laplace noise of every table, by geolevel and table.
@@ -356,13 +350,15 @@ class Budget:
         return self._map(laplace_scale)
 
     def _map(self, parameter: Callable[[Fraction, Neighbours], Fraction]) -> dict[str, dict[str, Fraction]]:
-        return {
-            level: {table: parameter(loss, self.neighbours) for table, loss in row.items()}
-            for level, row in self.losses.items()
-        }
+        return by_place(self.losses, lambda _, loss: parameter(loss, self.neighbours))
 
     def _level_losses(self) -> dict[str, Fraction]:
         return {level: sum(row.values(), Fraction(0)) for level, row in self.losses.items()}
+
+
+def by_place(tables: Mapping[str, Mapping[str, T]], of: Callable[[tuple[str, str], T], U]) -> dict[str, dict[str, U]]:
+    """What follows for every (geolevel, table) from what is said of it, by geolevel and table."""
+    return {level: {table: of((level, table), own) for table, own in row.items()} for level, row in tables.items()}
 
 
 def _epsilon_of_variance(variance: Fraction, neighbours: Neighbours) -> Fraction:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from constraint_builders.budget import Budget
+from fractions import Fraction
+
+from constraint_builders.budget import Budget, by_place
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.laws.base_law import Family
 from noise_mechanisms.laws.named_laws import LAWS, kind_of
@@ -41,10 +43,8 @@ def noise_variances(budget: Budget, noise: str) -> dict[str, dict[str, float]]:
         known = [name for name, other in LAWS.items() if other.family == family]
         raise ValueError(f"a {budget.measure!r} budget is spent by {' or '.join(known)} noise: got {noise!r}")
     parameters = budget.exact_variances() if family == "gaussian" else budget.scales()
-    return {
-        level: {
-            table: positive_number(kind(given).variance, f"variance of {table!r} at {level!r}")
-            for table, given in row.items()
-        }
-        for level, row in parameters.items()
-    }
+
+    def variance(place: tuple[str, str], given: Fraction) -> float:
+        return positive_number(kind(given).variance, f"variance of {place[1]!r} at {place[0]!r}")
+
+    return by_place(parameters, variance)

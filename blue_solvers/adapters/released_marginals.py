@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blue_solvers.estimates import Estimate
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.quantiles import takes_confidence_level
 from constraint_builders import Problem, Schema, problem_of_sources
@@ -109,12 +108,8 @@ def measurements_of(problem: Problem, y: ArrayLike, make: Callable[..., Any] = M
         variances differ within a table.
     """
     _require_one_place(problem)
-    for what, own in {
-        "covariance": problem.covariance,
-        "zeros": problem.zeros,
-        "equalities": problem.equalities,
-    }.items():
-        if own is not None:
+    for what in ("covariance", "zeros", "equalities"):
+        if getattr(problem, what) is not None:
             raise ValueError(f"private-pgm's measurements cannot say {what}=: make the problem without, or use blue")
     y = real_array(y, "y")
     problem.check_vector(y)
@@ -196,9 +191,7 @@ class ExactMarginals:
         -------
         ndarray, (levels of the first, ...)
         """
-        clique = self._clique(attrs)
-        P = self._operator(clique)
-        return np.asarray(P.problem.desired.tables(self._estimate(P).values)[_name(clique)])
+        return self._of_cells(attrs, lambda P: [P.estimate(self.y, certify=False).values])[0]
 
     def std(self, attrs: str | Sequence[str]) -> Float:
         """Exact standard errors of a marginal's cells, an axis for each of `attrs`.
@@ -212,9 +205,7 @@ class ExactMarginals:
         ndarray, (levels of the first, ...)
             In units of the counts.
         """
-        clique = self._clique(attrs)
-        P = self._operator(clique)
-        return np.asarray(P.problem.desired.tables(np.sqrt(P.variances()))[_name(clique)])
+        return self._of_cells(attrs, lambda P: [np.sqrt(P.variances())])[0]
 
     @takes_confidence_level
     def interval(self, attrs: str | Sequence[str], confidence_level: float = 0.95) -> tuple[Float, Float]:
@@ -230,39 +221,28 @@ class ExactMarginals:
         lower, upper : ndarray, (levels of the first, ...)
             In units of the counts.
         """
-        clique = self._clique(attrs)
-        P = self._operator(clique)
-        lower, upper = (
-            P.problem.desired.tables(own)[_name(clique)] for own in self._estimate(P).interval(confidence_level)
-        )
-        return np.asarray(lower), np.asarray(upper)
+        lower, upper = self._of_cells(attrs, lambda P: P.estimate(self.y, certify=False).interval(confidence_level))
+        return lower, upper
 
-    def _estimate(self, P: BlueOperator) -> Estimate:
-        return P.estimate(self.y, certify=False)
-
-    def _clique(self, attrs: str | Sequence[str]) -> Clique:
+    def _of_cells(self, attrs: str | Sequence[str], of: Callable[[BlueOperator], Sequence[Float]]) -> list[Float]:
+        """What an operator of a marginal says of its cells, (m,), each as arrays of an axis for each of `attrs`."""
         clique = (attrs,) if isinstance(attrs, str) else tuple(attrs)
         names = self.problem.domain.schema.names
         strange = [name for name in clique if name not in names]
         if strange:
             raise ValueError(f"{strange[0]!r} is no variable: there are {', '.join(names)}")
-        return clique
-
-    def _operator(self, clique: Clique) -> BlueOperator:
+        name = " * ".join(clique) or "total"
         if clique not in self._operators:
-            wanted = self.problem.wanting(self.problem.names.tables([_name(clique)]))
+            wanted = self.problem.wanting(self.problem.names.tables([name]))
             refuse_unestimable(wanted)
             self._operators[clique] = blue(wanted)
-        return self._operators[clique]
+        P = self._operators[clique]
+        return [np.asarray(P.problem.desired.tables(own)[name]) for own in of(P)]
 
 
 def _require_one_place(problem: Problem) -> None:
     if not problem.is_tabular or problem.places is not None:
         raise ValueError("such marginals are tables of one place, without a geography: this problem is another")
-
-
-def _name(clique: Clique) -> str:
-    return " * ".join(clique) or "total"
 
 
 def _measured_cells(own: Any, number: int, size: int) -> int:
