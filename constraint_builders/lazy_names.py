@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from constraint_builders.extras import missing_extra
 
 OF_FRAMES = ("polars", "pyarrow", "msgspec")  # what the extra brings
-ONE_NAME = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+ONE_NAME = re.compile(r"^from (\S+) import (?:\(\s+)?(\w+) as \2\b", re.MULTILINE)
 ALL_NAMES = re.compile(r"^from (\S+) import \*", re.MULTILINE)
 
 
@@ -30,7 +30,8 @@ def names_when_asked(
         Its name. A line ``from module import name as name`` beside it gives a name, of a module's own or a module;
         a line ``from module import *`` all of a module's public names.
     former : mapping of str to str, optional
-        Names of earlier versions, as `former_names` takes them.
+        For every name of earlier versions, given with a warning that says the new one, where its thing is now, such as
+        ``{"Fit": "blue_solvers.NonnegativeFit"}``.
     """
     said = Path(cast(str, sys.modules[package].__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
     home = {name: module for module, name in ONE_NAME.findall(said)}
@@ -71,19 +72,6 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ImportError:
         return False
-
-
-def former_names(package: str, former: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's ``__getattr__`` that gives names of earlier versions, each with a warning that says the new one.
-
-    Parameters
-    ----------
-    package : str
-        The module's name.
-    former : mapping of str to str
-        For every former name where its thing is now, such as ``{"Fit": "blue_solvers.NonnegativeFit"}``.
-    """
-    return lambda name: _formerly(package, former, name)
 
 
 def _formerly(package: str, former: Mapping[str, str], name: str) -> Any:

@@ -6,19 +6,7 @@ Whatever is done is on disk, whole or not at all and with a checksum: a run that
 gives the same bytes.
 """
 
-from blue_solvers.results.checksums import DamagedError
-from blue_solvers.streaming.measured_folder import Summary, estimate_measurements
-from blue_solvers.streaming.part_files import PartitionError, Partitions
-from blue_solvers.streaming.partition import partition, partition_source
-from blue_solvers.streaming.run import stream
+from blue_solvers.streaming.partition import partition as partition  # at once: its module has its name
+from constraint_builders.lazy_names import names_when_asked
 
-__all__ = [
-    "DamagedError",
-    "PartitionError",
-    "Partitions",
-    "Summary",
-    "estimate_measurements",
-    "partition",
-    "partition_source",
-    "stream",
-]
+__getattr__, __dir__ = names_when_asked(__name__)

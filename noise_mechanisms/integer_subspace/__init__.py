@@ -10,54 +10,6 @@ References
 Dharangutte, Gao, Gong and Yu, "Integer subspace differential privacy", AAAI 2023.
 """
 
-from noise_mechanisms.chain_diagnostics import potential_scale_reduction
-from noise_mechanisms.integer_subspace.bounded import BoundedDraws, BoundedKernel, BoundedMechanism, equivalent_tables
-from noise_mechanisms.integer_subspace.chains import (
-    ChainSampler,
-    CouplingWarning,
-    MeetingTimes,
-    dispersed_starts,
-    meeting_times,
-)
-from noise_mechanisms.integer_subspace.guarantee import Guarantee, gaussian_sigma, stopping_delta
-from noise_mechanisms.integer_subspace.heat_bath import HeatBathKernel
-from noise_mechanisms.integer_subspace.invariants import Invariants
-from noise_mechanisms.integer_subspace.jumps import JumpKernel
-from noise_mechanisms.integer_subspace.lattice import Lattice, SmithForm, smith_form
-from noise_mechanisms.integer_subspace.mechanisms import (
-    GeneralizedGaussian,
-    GeneralizedLaplace,
-    LatticeRelease,
-    projected_noise,
-)
-from noise_mechanisms.integer_subspace.spread import NoiseCovariance, log_points_within, noise_covariance, tail_bound
+from constraint_builders.lazy_names import names_when_asked
 
-__all__ = [
-    "BoundedDraws",
-    "BoundedKernel",
-    "BoundedMechanism",
-    "ChainSampler",
-    "CouplingWarning",
-    "GeneralizedGaussian",
-    "GeneralizedLaplace",
-    "Guarantee",
-    "HeatBathKernel",
-    "Invariants",
-    "JumpKernel",
-    "Lattice",
-    "LatticeRelease",
-    "MeetingTimes",
-    "NoiseCovariance",
-    "SmithForm",
-    "dispersed_starts",
-    "equivalent_tables",
-    "gaussian_sigma",
-    "log_points_within",
-    "meeting_times",
-    "noise_covariance",
-    "potential_scale_reduction",
-    "projected_noise",
-    "smith_form",
-    "stopping_delta",
-    "tail_bound",
-]
+__getattr__, __dir__ = names_when_asked(__name__)

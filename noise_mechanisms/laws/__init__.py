@@ -15,29 +15,6 @@ Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", N
 Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mechanisms", STOC 2009.
 """
 
-from noise_mechanisms.laws.base_law import ContinuousLaw, DiscreteLaw, Law
-from noise_mechanisms.laws.cell_key import CellKey
-from noise_mechanisms.laws.law_classes import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from noise_mechanisms.laws.named_laws import LAWS, add_law, draw, kind_of, law, release, variance_of
-from noise_mechanisms.laws.published_counts import PublishedCount, RandomRounding, Rounding
+from constraint_builders.lazy_names import names_when_asked
 
-__all__ = [
-    "LAWS",
-    "CellKey",
-    "ContinuousLaw",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "DiscreteLaw",
-    "Gaussian",
-    "Laplace",
-    "Law",
-    "PublishedCount",
-    "RandomRounding",
-    "Rounding",
-    "add_law",
-    "draw",
-    "kind_of",
-    "law",
-    "release",
-    "variance_of",
-]
+__getattr__, __dir__ = names_when_asked(__name__)

@@ -1,0 +1,10 @@
+from blue_solvers.adapters.cross_temporal import reconcile_over_time as reconcile_over_time
+from blue_solvers.adapters.forecast_frames import reconcile as reconcile
+from blue_solvers.adapters.forecasts import ExactMinTrace as ExactMinTrace
+from blue_solvers.adapters.foreign_answers import answer_from as answer_from
+from blue_solvers.adapters.foreign_answers import judge as judge
+from blue_solvers.adapters.opendp_releases import noise_of as noise_of
+from blue_solvers.adapters.opendp_releases import problem_from_releases as problem_from_releases
+from blue_solvers.adapters.released_marginals import ExactMarginals as ExactMarginals
+from blue_solvers.adapters.released_marginals import measurements_of as measurements_of
+from blue_solvers.adapters.released_marginals import problem_from_measurements as problem_from_measurements

@@ -1,0 +1,16 @@
+from blue_solvers.examples.files import AUCKLAND_2013 as AUCKLAND_2013
+from blue_solvers.examples.files import BERKELEY as BERKELEY
+from blue_solvers.examples.files import BERKELEY_SCHEMA as BERKELEY_SCHEMA
+from blue_solvers.examples.files import EMPLOYMENT as EMPLOYMENT
+from blue_solvers.examples.files import FREE_ENERGIES as FREE_ENERGIES
+from blue_solvers.examples.files import OTAGO_2018 as OTAGO_2018
+from blue_solvers.examples.files import OTAGO_AREAS as OTAGO_AREAS
+from blue_solvers.examples.files import POWER_HOUR as POWER_HOUR
+from blue_solvers.examples.files import SYDNEY_2021 as SYDNEY_2021
+from blue_solvers.examples.files import berkeley as berkeley
+from blue_solvers.examples.files import write_auckland as write_auckland
+from blue_solvers.examples.files import write_berkeley as write_berkeley
+from blue_solvers.examples.files import write_free_energies as write_free_energies
+from blue_solvers.examples.files import write_otago as write_otago
+from blue_solvers.examples.files import write_power_hour as write_power_hour
+from blue_solvers.examples.files import write_sydney as write_sydney

@@ -1,0 +1,12 @@
+from blue_solvers.spine_design.allocation import allocate_budget as allocate_budget
+from blue_solvers.spine_design.block_functionals import BlockFunctionals as BlockFunctionals
+from blue_solvers.spine_design.bypasses import optimise_bypasses as optimise_bypasses
+from blue_solvers.spine_design.measured_entities import MeasuredEntities as MeasuredEntities
+from blue_solvers.spine_design.measured_entities import measuring_entities as measuring_entities
+from blue_solvers.spine_design.regrouping import OptimisedSpine as OptimisedSpine
+from blue_solvers.spine_design.regrouping import optimise_spine as optimise_spine
+from blue_solvers.spine_design.report import compare_spines as compare_spines
+from blue_solvers.spine_design.report import entity_variances as entity_variances
+from blue_solvers.spine_design.report import entity_workload as entity_workload
+from blue_solvers.spine_design.starts import BestSpine as BestSpine
+from blue_solvers.spine_design.starts import best_spine as best_spine

@@ -1,0 +1,27 @@
+from blue_solvers.normal_equations.cell_variances import (
+    variances_by_selected_inversion as variances_by_selected_inversion,
+)
+from blue_solvers.normal_equations.inverses import inverse_on_pattern as inverse_on_pattern
+from blue_solvers.uncertainty.covariance import covariance_block as covariance_block
+from blue_solvers.uncertainty.covariance import covariance_columns as covariance_columns
+from blue_solvers.uncertainty.covariance import estimate_variances as estimate_variances
+from blue_solvers.uncertainty.covariance import proved_variances as proved_variances
+from blue_solvers.uncertainty.covariance import variances as variances
+from blue_solvers.uncertainty.functionals import Functionals as Functionals
+from blue_solvers.uncertainty.functionals import cell_weights as cell_weights
+from blue_solvers.uncertainty.functionals import functionals as functionals
+from blue_solvers.uncertainty.intervals import half_widths as half_widths
+from blue_solvers.uncertainty.intervals import intervals as intervals
+from blue_solvers.uncertainty.intervals import normal_intervals as normal_intervals
+from blue_solvers.uncertainty.intervals import refine_to_integers as refine_to_integers
+from blue_solvers.uncertainty.monte_carlo import LargestErrors as LargestErrors
+from blue_solvers.uncertainty.monte_carlo import Replicates as Replicates
+from blue_solvers.uncertainty.monte_carlo import SecondMoments as SecondMoments
+from blue_solvers.uncertainty.monte_carlo import order_statistic as order_statistic
+from blue_solvers.uncertainty.ranks import rank_intervals as rank_intervals
+from blue_solvers.uncertainty.ratios import ratio_intervals as ratio_intervals
+from blue_solvers.uncertainty.regions import Ellipsoid as Ellipsoid
+from blue_solvers.uncertainty.regions import confidence_ellipsoid as confidence_ellipsoid
+from blue_solvers.uncertainty.regions import distribution_free_band as distribution_free_band
+from blue_solvers.uncertainty.regions import distribution_free_ellipsoid as distribution_free_ellipsoid
+from blue_solvers.uncertainty.regions import simultaneous_band as simultaneous_band
