@@ -202,8 +202,7 @@ def print_seconds(passes: Passes, states: list[State]) -> None:
         rows[state.code] = np.array([state.blocks, *summed, peak / 1e6])
     total = np.sum(list(rows.values()), axis=0)
     total[-1] = max(own[-1] for own in rows.values())
-    scale = GEOUNITS["Block"] / total[0]
-    country = np.array([*(total[:-1] * scale), total[-1]])
+    country = np.array([*(total[:-1] * (GEOUNITS["Block"] / total[0])), total[-1]])
     header = ["state", "blocks", "up: processor s", "wall s", "down: processor s", "wall s", "peak MB so far"]
     printed = {**rows, "all": total, "country": country}
     print_table(header, [[name, *own] for name, own in printed.items()])

@@ -38,8 +38,7 @@ def is_quick(argv: list[str], name: str, doc: str | None, quick: str) -> bool:
 def timed(run: Callable[[], T], clock: Callable[[], float] = time.process_time) -> tuple[T, float]:
     """What a call gives, and its CPU seconds, since the machine is shared."""
     start = clock()
-    found = run()
-    return found, clock() - start
+    return run(), clock() - start
 
 
 def shortest(*runs: Callable[[], object], rounds: int = 5) -> list[float]:

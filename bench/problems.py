@@ -55,8 +55,7 @@ def invented_geoids() -> list[str]:
         code = number - int(np.searchsorted(county, county[number]))
         tract = f"44{2 * county[number] + 1:03}{10 * (code // 4) + code % 4 + 101:04}00"
         for group in range(1, 2 + int(rng.integers(2 * GROUPS // TRACTS + 1))):
-            blocks = 1 + rng.geometric(1 / MEAN_BLOCKS)
-            geoids += [f"{tract}{group}{block:03}" for block in range(blocks)]
+            geoids += [f"{tract}{group}{block:03}" for block in range(1 + rng.geometric(1 / MEAN_BLOCKS))]
     return sorted(geoids)
 
 

@@ -162,8 +162,7 @@ def _whole_numbers(draws: int) -> Iterator[list[object]]:
             inside, widths = zip(*(((low <= truth) & (truth <= high), high - low) for low, high in ends), strict=True)
             found.append([truth, *inside, *widths])
         truth, by_posterior, by_limits, width, wide = np.concatenate(found, axis=1)
-        few = truth <= SMALL
-        shares = [f"{held.mean():.4f}" for held in (by_posterior, by_posterior[few], by_limits)]
+        shares = [f"{held.mean():.4f}" for held in (by_posterior, by_posterior[truth <= SMALL], by_limits)]
         yield [law, truth.size, *shares[:2], width.mean(), shares[2], wide.mean()]
 
 

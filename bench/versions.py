@@ -63,8 +63,7 @@ class Version:
 def compare(step: str, versions: dict[str, Version]) -> dict[str, float | str]:
     """Least figure of each version, taking turns, more of them where it looks worse; or why there is none."""
     least: dict[str, float | str] = {}
-    rounds = 1 if step == "memory" else ROUNDS + MORE_ROUNDS
-    for turn in range(rounds):
+    for turn in range(1 if step == "memory" else ROUNDS + MORE_ROUNDS):
         if turn >= ROUNDS and least["now"] / least["before"] <= WORSE:
             break
         for name, version in versions.items():

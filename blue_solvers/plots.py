@@ -79,8 +79,7 @@ def residuals_by_table(ax: Axes, fit: Fit) -> Axes:
     ax.axvline(0, color=GREY, linewidth=0.8, zorder=1)
     for row, name in enumerate(drawn):
         _draw_residuals(ax, row, by_table[name][np.isfinite(by_table[name])], limit)
-    labels = folded(ax, drawn, "y")
-    ax.set_yticks(np.arange(len(drawn)), labels)
+    ax.set_yticks(np.arange(len(drawn)), folded(ax, drawn, "y"))
     ax.set_ylim(max(len(drawn), 1) - 0.5, -0.5)
     reach = 1.08 * max([3.0, *(largest[name] for name in drawn)])
     ax.set_xlim(-reach, reach)

@@ -47,8 +47,7 @@ def lacks(measured: Measured, level: int, table: Table) -> int | None:
 
 def _components_with(measured: Measured, factors: Sequence[str]) -> SelfConsistency:
     """Components of the measurements that suit other factors too."""
-    own = {factor for table in measured.observed_tables for factor in table.factors}
-    if own.issuperset(factors):
+    if {factor for table in measured.observed_tables for factor in table.factors}.issuperset(factors):
         assert isinstance(measured.relations, TableRelations)
         return measured.relations.structure
     levels, tables, variances = measured.observed_levels, measured.observed_tables, measured.typical_variances()

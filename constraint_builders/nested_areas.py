@@ -27,8 +27,7 @@ def over_spine(record: Record) -> OverSpine | None:
     """A problem of areas over a spine; None where those that have tables do not nest, or noise is correlated."""
     if record.is_correlated:
         return None
-    levels = sorted({*record.observed_levels, *record.desired_levels})
-    tree = NestedAreas.of(record.domain.areas, levels)
+    tree = NestedAreas.of(record.domain.areas, sorted({*record.observed_levels, *record.desired_levels}))
     return tree.problem(record) if tree else None
 
 
@@ -121,8 +120,7 @@ class NestedAreas:
             cells = np.empty(table.size, dtype=np.intp)
             cells[table.in_schema_order().places_in(table)] = np.arange(table.size)
             first = np.array([start.get(names.called(depth, table.name), 0) for depth in depths])
-            nodes = self.node[self.areas.members[level]]
-            rows = self.spine.rank_in_level[as_slice(nodes)] * table.size
+            rows = self.spine.rank_in_level[as_slice(self.node[self.areas.members[level]])] * table.size
             rows += first[self._depths[level]]
             found.append((rows[:, None] + cells).ravel() if table.size > 1 else rows)
         return named, np.concatenate(found)

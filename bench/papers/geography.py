@@ -78,8 +78,7 @@ def tract_crossing_runs(geoids: Sequence[str]) -> Entities:
     """Runs of blocks from the middle of every tract to the middle of the next."""
     tracts = np.unique([geoid[:11] for geoid in geoids], return_inverse=True)[1]
     first = np.searchsorted(tracts, tracts)
-    size = np.bincount(tracts)[tracts]
-    late = 2 * (np.arange(tracts.size) - first) >= size
+    late = 2 * (np.arange(tracts.size) - first) >= np.bincount(tracts)[tracts]
     return Entities.from_labels({"run": (tracts + late).astype(str).tolist()}, outside=False)
 
 

@@ -107,8 +107,7 @@ def intersecting(scale: Scale, pictures: Path | None) -> None:
 def children(scale: Scale, pictures: Path | None) -> None:
     """Experiment 2: delinquent children by county and education, margins fixed."""
     title(f"2. Delinquent children, both margins fixed, epsilon {EPSILON}")
-    problem = gallery.delinquent_children()
-    invariants = Invariants.from_margins(problem.schema, ["county", "education"])
+    invariants = Invariants.from_margins(gallery.delinquent_children().schema, ["county", "education"])
     for norm in (1, 2):
         mechanism = GeneralizedLaplace(invariants, EPSILON, norm)
         print(f"one realisation of the noise, L{norm}: {mechanism.sample(1, norm).reshape(4, 4).tolist()}")

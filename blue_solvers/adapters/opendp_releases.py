@@ -130,8 +130,7 @@ def noise_of(measurement: Any, sensitivity: float = 1.0) -> tuple[str, float]:
 
 def _carrier(measurement: Any) -> Any:
     """The type of the numbers that noise was added to."""
-    said = str(measurement.input_domain.carrier_type)
-    return said.removeprefix("Vec<").removesuffix(">")
+    return str(measurement.input_domain.carrier_type).removeprefix("Vec<").removesuffix(">")
 
 
 def _distance(measurement: Any, sensitivity: float) -> Any:

@@ -61,8 +61,7 @@ def peak_bytes() -> int:
         return int(line.split()[1]) * 1024
     import resource
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def forget_peak() -> int:

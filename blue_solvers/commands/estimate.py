@@ -30,8 +30,7 @@ NOT_OF_FOLDERS = READ_OF_FILES | {
 
 def run(args: argparse.Namespace) -> None:
     """Estimate what was asked for and write it."""
-    folders = are_folders(args, NOT_OF_FOLDERS)
-    if folders:
+    if are_folders(args, NOT_OF_FOLDERS):
         from blue_solvers.commands.estimate_release import run_on_folders as run_on
     else:
         from blue_solvers.commands.estimate_tables import run_on_tables as run_on

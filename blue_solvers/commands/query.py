@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from blue_solvers.commands.arguments import require_outputs
 from blue_solvers.commands.common import CSV_DIGITS, LEVEL, bounds_header, print_columns, refuse_options, rounded_for
 from blue_solvers.commands.query_tables import (
@@ -26,8 +28,6 @@ from blue_solvers.commands.screen import LevelBar, progress, reading, refuse_dou
 from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from blue_solvers.results.questions import Result
     from constraint_builders.arrays import Index
     from constraint_builders.files.boundaries import Boundaries
@@ -124,8 +124,7 @@ def _answers(args: argparse.Namespace, result: Result, geolevel: str, places: di
     """What is asked of places, the positions of their geounits being (k,), as a frame."""
     from blue_solvers.results.tidy import at_geounits, counts_frame, geounits_frame, tables_frame
 
-    names = args.count or [TOTAL]
-    counts = {name: parse_count(name) for name in names}
+    counts = {name: parse_count(name) for name in args.count or [TOTAL]}
     tables = _tables(args.table or [], result, geolevel)
     rows = len(places) * (sum(tables.values()) if tables else len(counts))
     if args.out is None and rows > MOST_SHOWN:
@@ -241,8 +240,7 @@ def compare(args: argparse.Namespace, result: Result) -> None:
         raise ValueError("--rank compares places with one another: leave --base out")
     if args.wide or args.whole or args.digits is not None:
         raise ValueError("--wide, --whole and --digits are of tables and counts: leave them out of a comparison")
-    names = names_of(args)
-    frame = with_names(_compared(args, result), names)
+    frame = with_names(_compared(args, result), names_of(args))
     say_unnamed(args, [frame])
     if args.out is None:
         _show_comparison(frame, args.level)
@@ -253,8 +251,6 @@ def compare(args: argparse.Namespace, result: Result) -> None:
 
 def answer_beside(args: argparse.Namespace, result: Result) -> None:
     """Put a published file beside the estimates, and show or write it: all of it, or what is furthest apart."""
-    import polars as pl
-
     from blue_solvers.results.published_beside import beside_published
     from constraint_builders.files.naming import naming
     from constraint_builders.files.published_files import read_published
@@ -331,8 +327,6 @@ def _text_or_unbounded(value: str | int | float | None) -> str:
 
 
 def _write_comparison(frame: pl.DataFrame, args: argparse.Namespace) -> None:
-    import polars as pl
-
     if args.out.lower().endswith(".csv"):
         frame = frame.with_columns(pl.col(pl.Float64).round_sig_figs(CSV_DIGITS))
     write_answers(frame, args)

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from blue_solvers.commands.arguments import RESULT, what_is
 from blue_solvers.commands.common import bounds_header, print_columns, rounded_for
 from blue_solvers.commands.screen import LevelBar, reading, refuse_doubt, say
 from constraint_builders.printable import counted
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from blue_solvers.results.questions import Places, Result
     from constraint_builders.files.boundaries import Boundaries
 
@@ -58,8 +58,6 @@ def _require_different(frames: list[pl.DataFrame]) -> None:
 
 
 def _show(frames: list[pl.DataFrame], level: float) -> None:
-    import polars as pl
-
     frame = pl.concat([own.with_columns(label=_labels(own)) for own in frames])
     require_few(frame)
     keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
@@ -80,8 +78,6 @@ def _show(frames: list[pl.DataFrame], level: float) -> None:
 
 def _labels(frame: pl.DataFrame) -> pl.Series:
     """The labels of a table's lines, indented as they are parts of one another; of one line alone its path."""
-    import polars as pl
-
     from constraint_builders.files.published_tables import BELOW
 
     if frame["line"].n_unique() == 1:
@@ -98,8 +94,6 @@ def _percent(cv: float | None, reliability: str) -> str:
 
 def _advise(result: Result, frames: list[pl.DataFrame]) -> None:
     """Say of lines that are hardly known, the first of each table, which group with them is."""
-    import polars as pl
-
     from blue_solvers.results.known_groups import KNOWN_TO, known_groups
     from constraint_builders.geography.geoids import IN_PART
 
@@ -119,7 +113,6 @@ def _advise(result: Result, frames: list[pl.DataFrame]) -> None:
 
 
 def _write(frames: list[pl.DataFrame], args: argparse.Namespace, names: dict[str, str]) -> None:
-    import polars as pl
 
     from blue_solvers.results.published_answers import wide_frame
 
@@ -188,8 +181,6 @@ def boundaries_of(args: argparse.Namespace) -> Boundaries | None:
 
 def with_names(frame: pl.DataFrame, names: dict[str, str]) -> pl.DataFrame:
     """Answers with the name of every place, empty where it has none, after its GEOID."""
-    import polars as pl
-
     from constraint_builders.description.geo_ids import geoid_of
 
     called = {geoid: names.get(geoid_of(geoid.upper()) or "", "") for geoid in frame["geoid"].unique()}

@@ -40,8 +40,7 @@ class Screen:
             except OSError:
                 _lead_nowhere(number)
             if getattr(sys, name) is None:
-                nowhere = os.open(os.devnull, os.O_RDWR)
-                setattr(sys, name, os.fdopen(nowhere, "w" if number else "r"))
+                setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
         if isinstance(sys.stdout, io.TextIOWrapper):  # labels that a terminal has no letters for are no reason to stop
             sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -110,8 +109,7 @@ class Clock:
     def say(self, text: str) -> None:
         """Print a line that ends in how long the command has been at work."""
         self.spoke = time.monotonic()
-        so_far = duration(self.spoke - self.began)
-        tell(f"blue-solvers: {text}, {so_far} so far")
+        tell(f"blue-solvers: {text}, {duration(self.spoke - self.began)} so far")
 
 
 CLOCK = Clock()

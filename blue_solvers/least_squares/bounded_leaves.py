@@ -373,5 +373,4 @@ def _errors(estimate: LeafEstimate) -> Float:
 
 def _objective(estimate: LeafEstimate, rows: Float) -> float:
     """Half the sum of squares of rows, (n,), in standard deviations."""
-    T = estimate.operator.basis.T
-    return float(np.square(T @ np.nan_to_num(estimate.y - rows)).sum() / 2)
+    return float(np.square(estimate.operator.basis.T @ np.nan_to_num(estimate.y - rows)).sum() / 2)

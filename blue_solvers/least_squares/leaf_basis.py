@@ -202,8 +202,7 @@ def whitening_of(problem: Problem) -> sparse.csr_array:
     order = np.argsort(labels, kind="stable")
     blocks = []
     for rows in np.split(order, np.cumsum(sizes)[:-1]):
-        lower = np.linalg.cholesky(Sigma[rows][:, rows].toarray())
-        blocks.append(np.linalg.inv(lower))
+        blocks.append(np.linalg.inv(np.linalg.cholesky(Sigma[rows][:, rows].toarray())))
     turned = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
     return sparse.csr_array(turned[:, np.argsort(order)])
 

@@ -162,8 +162,7 @@ def _first_bound(q: DenseProgram, u: Float, step: Float, free: Flags) -> tuple[f
     room[falling] = (u - q.low)[falling] / -step[falling]
     room[rising] = (q.high - u)[rising] / step[rising]
     length = min(1.0, float(room.min(initial=np.inf)))
-    blocking = (room <= length) & (room < 1.0)
-    return max(length, 0.0), blocking
+    return max(length, 0.0), (room <= length) & (room < 1.0)
 
 
 def _together(q: DenseProgram, u: Float) -> tuple[Float, Float]:

@@ -225,8 +225,7 @@ def require_own_objective(
 
 def missed_exactly(model: FittingModel, y: Float, cells: Float) -> float:
     """How far cells, (cells,), are from what is known exactly, in counts; refused if by more than rounding."""
-    answers = model.exact_answers(y)
-    return require_met(model.exact_rows @ cells, answers, cells)
+    return require_met(model.exact_rows @ cells, model.exact_answers(y), cells)
 
 
 def require_met(sums: Float, answers: Float, cells: Float) -> float:

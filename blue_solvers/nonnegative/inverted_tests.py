@@ -192,8 +192,7 @@ class _Tests:
         """The program of measurements, (n,), or those of many, (K, n), together."""
         if self._bounds is None:
             return self._model.program(y)
-        make = program_of_leaves if self._of_leaves else program_within
-        return make(self._model, y, *self._bounds)
+        return (program_of_leaves if self._of_leaves else program_within)(self._model, y, *self._bounds)
 
     def _solved(self, program: QuadraticProgram) -> tuple[Float, float]:
         """Cells, (d,), and half their sum of squares."""

@@ -151,8 +151,7 @@ def _tables(cells: pl.DataFrame, sizes: Sizes, level: float) -> Iterator[Shown]:
         ]
         estimate, error = first[ESTIMATE], first[STD_ERROR]
         _, upper = normal_intervals(estimate.to_numpy(), error.to_numpy(), level)
-        margin = pl.Series(MARGIN, upper) - estimate
-        numbers = [estimate, margin.alias(MARGIN)]
+        numbers = [estimate, (pl.Series(MARGIN, upper) - estimate).alias(MARGIN)]
         if VALUE in first.columns:
             change = estimate - first[VALUE]
             moved = (change.abs() > ROUNDING * estimate.abs()).fill_null(True)

@@ -141,8 +141,7 @@ def _decimals(std_error: float) -> int:
 
 def _download(shown: Shown) -> str:
     """The rows that are shown, with all digits, as a file within the page."""
-    text = without_formulas(shown.frame).write_csv()
-    data = base64.b64encode(text.encode()).decode()
+    data = base64.b64encode(without_formulas(shown.frame).write_csv().encode()).decode()
     name = re.sub(r"[^a-z0-9]+", "_", shown.name.lower())
     size = counted(shown.frame.height, "row")
     return (

@@ -114,8 +114,7 @@ class StoredEstimates(StoredResult):
         pieces = ((*own, rows) for own in self.tables() for rows in self.rows(*own, names))
         while left and (piece := next(pieces, None)) is not None:
             geolevel, table, rows = piece
-            few = rows.head(-(-left // table.size))
-            found.append(_cells(self.schema, geolevel, table, few, level).head(left))
+            found.append(_cells(self.schema, geolevel, table, rows.head(-(-left // table.size)), level).head(left))
             left -= len(found[-1])
         return pl.concat(found)
 

@@ -275,8 +275,7 @@ class Result(StoredResult):
         ValueError
             If one is unknown, given twice, or the GEOID of several geounits or of a block that is here in part.
         """
-        members = self.members(geolevel)
-        own = [self.spine.geocodes[i] for i in members]
+        own = [self.spine.geocodes[i] for i in self.members(geolevel)]
         geoids = Counter(map(block_geoid, own))
         number = {geoid: i for i, code in enumerate(own) if (geoid := block_geoid(code))}
         number |= {code: i for i, code in enumerate(own)}

@@ -171,8 +171,7 @@ class _Search:
             for unit in self._spine.members[level].tolist():
                 parent, lifted = int(self._spine.parent[unit]), sums[unit].lifted(self._information[level])
                 sums[parent] = sums[parent] + lifted if parent in sums else lifted
-        root = int(self._spine.members[0][0])
-        return sums, sums[root].lifted(self._information[0]).s2
+        return sums, sums[int(self._spine.members[0][0])].lifted(self._information[0]).s2
 
     def _widened(self, triple: Triple, functionals: Index) -> Triple:
         """A triple of some functionals, (k,), as one of all, the others' parts being 0."""

@@ -145,8 +145,7 @@ def entity_variances(
     spine = strategy.spine
     levels = [spine.levels[level] for level in np.unique(spine.level_of[leaves(spine)])]
     problem = strategy.problem(schema, {level: [table] for level in levels})
-    workload = entity_workload(problem, entities, table)
-    found = workload_variances(blue(problem, solver), workload)
+    found = workload_variances(blue(problem, solver), entity_workload(problem, entities, table))
     return found.reshape(entities.size, *parse_table(schema, table).shape)
 
 

@@ -174,8 +174,7 @@ class Replicates:
             In units of the counts.
         """
         for first, stream, width in self._streams.batches(start, stop):
-            noise = draw_noise(self._problem, width, stream)
-            yield self._apply(noise[:, max(start - first, 0) : stop - first])
+            yield self._apply(draw_noise(self._problem, width, stream)[:, max(start - first, 0) : stop - first])
 
     def accumulate(self, statistic: S, draws: int, progress: Progress | None = None, cells: slice = slice(None)) -> S:
         """Add replicates to a statistic until it has seen `draws`, beginning where it stopped.

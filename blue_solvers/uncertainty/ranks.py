@@ -58,5 +58,4 @@ def rank_intervals(
     error = np.sqrt(np.maximum(variances[:, None] + variances[None, :] - V - V.T, 0))
     rounding = ROUNDING * (abs(x)[:, None] + abs(x)[None, :])
     surely = larger > z * error + rounding  # the one of the row than that of the column
-    rank = 1 + (larger > rounding).sum(axis=0)
-    return rank, 1 + surely.sum(axis=0), x.size - surely.sum(axis=1)
+    return 1 + (larger > rounding).sum(axis=0), 1 + surely.sum(axis=0), x.size - surely.sum(axis=1)

@@ -260,8 +260,7 @@ class Spine(Compared, LevelledTree):
         above = self.ancestors_at(leaves, level)
         inside = np.flatnonzero(above >= 0)
         places = self.rank_in_level[above[inside]], inside
-        shape = self.members[level].size, leaves.size
-        return sparse.csr_array((np.ones(inside.size), places), shape=shape)
+        return sparse.csr_array((np.ones(inside.size), places), shape=(self.members[level].size, leaves.size))
 
     def level_index(self, level: str) -> int:
         """Position of a geolevel among `levels`.

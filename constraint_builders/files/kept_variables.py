@@ -193,8 +193,7 @@ def keep_variables(settings: Settings, variables: Sequence[str] | None) -> KeptV
     if settings.budget.measure != "zcdp":
         raise ValueError(f"sums of tables of settings {settings.name!r} have no noise of their law: keep all variables")
     plain = Schema({name: settings.schema.labels_of(name) for name in names if name in variables})
-    schema = plain.with_recodes_of(settings.schema)
-    return KeptVariables(source, settings_over(settings, schema), units)
+    return KeptVariables(source, settings_over(settings, plain.with_recodes_of(settings.schema)), units)
 
 
 def settings_over(settings: Settings, schema: Schema) -> Settings:

@@ -325,7 +325,6 @@ def groups(frame: pl.DataFrame, keys: Sequence[str]) -> Iterator[tuple[dict[str,
     if empty.size:
         raise ValueError(f"{place_of(frame[int(empty[0]) :])}: the list of values is empty")
     starts, elements = np.cumsum(lengths) - lengths, frame["value"].explode()
-    others = frame.drop("value").with_row_index(POSITION)
-    for said, rows in others.group_by(keys, maintain_order=True):
+    for said, rows in frame.drop("value").with_row_index(POSITION).group_by(keys, maintain_order=True):
         positions = rows[POSITION].to_numpy()
         yield dict(zip(keys, said, strict=True)), rows, Values(rows, elements, starts[positions], lengths[positions])

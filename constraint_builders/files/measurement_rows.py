@@ -215,8 +215,7 @@ class RowReader:
         for wrong, why in ((values < 0, "no count is below 0"), (values != np.rint(values), "no count is broken")):
             if wrong.any():
                 row, cell = np.argwhere(wrong)[0]
-                code = geocodes[int(row)]
-                raise ValueError(f"{name} of {self.geolevel} {code!r} is {values[row, cell]}: {why}")
+                raise ValueError(f"{name} of {self.geolevel} {geocodes[int(row)]!r} is {values[row, cell]}: {why}")
         bounds, plain = () if of_units else self.settings.facilities, name.removesuffix(CONSTRAINT_SUFFIX)
         says_facilities = plain in bounds and len(query.table.factors) == 1 and not query.chosen
         if says_facilities:

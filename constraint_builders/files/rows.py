@@ -207,8 +207,7 @@ class Rows:
             raise ValueError(f"{place}: column {name!r} must be {SUMMED_OUT!r}, the table sums it out: got {got}")
         if label.strip() == SUMMED_OUT:
             raise ValueError(f"{place}: column {name!r} is {SUMMED_OUT!r}, but the table keeps it: give a level")
-        known = self.keys.labels[axis][factor]
-        there = listed(known)
+        there = listed(self.keys.labels[axis][factor])
         raise ValueError(f"{place}: unknown level {got} in column {name!r}: there are {there}")
 
     def _find_blocks(self) -> tuple[list[Block], Integers]:
@@ -273,8 +272,7 @@ class Rows:
 
     def _refuse_duplicates(self, positions: Integers, size: int) -> None:
         """Refuse rows that give one cell twice, by positions among the cells, (rows,)."""
-        counts = np.bincount(positions, minlength=size)
-        repeated = np.flatnonzero(counts[positions] > 1)
+        repeated = np.flatnonzero(np.bincount(positions, minlength=size)[positions] > 1)
         if repeated.size:
             first, second = np.flatnonzero(positions == positions[repeated[0]])[:2]
             both = f"rows {self.source.rows[first]} and {self.source.rows[second]}"

@@ -92,8 +92,7 @@ class Entities:
         if not names:
             raise ValueError("no entities: give at least one category with a labelled block")
         row, column = np.concatenate(rows), np.concatenate(columns)
-        shape = (len(names), blocks)
-        return cls(names, sparse.coo_array((np.ones(row.size), (row, column)), shape=shape))
+        return cls(names, sparse.coo_array((np.ones(row.size), (row, column)), shape=(len(names), blocks)))
 
     @classmethod
     def from_geounits(cls, spine: Spine, geounits: Mapping[str, ArrayLike]) -> Entities:

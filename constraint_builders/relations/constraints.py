@@ -235,8 +235,7 @@ class SelfConsistency(ABC):
         pairs = []
         for level in sorted(set(self._levels)):
             measured = [i for i, own in enumerate(self._levels) if own == level and self._measured_at[i].size]
-            tables = [(index, self._tables[index]) for index in measured]
-            pairs += list(next_above(self._schema, tables))
+            pairs += list(next_above(self._schema, [(index, self._tables[index]) for index in measured]))
         return pairs
 
     def _sums_within(self, fine: int, coarse: int) -> sparse.csr_array:

@@ -120,8 +120,7 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
         if not rows.size:
             break
         pivots = work[rows]
-        values = np.asarray(pivots[np.arange(rows.size), chosen]).ravel()
-        pivots = scaled(pivots, 1 / values)
+        pivots = scaled(pivots, 1 / np.asarray(pivots[np.arange(rows.size), chosen]).ravel())
         keep = _others(work.shape[0], rows)
         pivot_rows.append(row_ids[rows])
         pivot_columns.append(chosen)
@@ -270,7 +269,6 @@ def _without(rows: sparse.csr_array, chosen: NDArray[np.intp], pivots: sparse.cs
 
 def _dropped(result: sparse.csr_array, before: sparse.csr_array) -> sparse.csr_array:
     """Remove from a result, (k, n), the entries that cancelled; `before` is (k, n) too."""
-    scale = _largest(before)
-    result.data[abs(result.data) <= RELATIVE_ZERO * np.repeat(scale, np.diff(result.indptr))] = 0
+    result.data[abs(result.data) <= RELATIVE_ZERO * np.repeat(_largest(before), np.diff(result.indptr))] = 0
     result.eliminate_zeros()
     return result

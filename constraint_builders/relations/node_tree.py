@@ -170,8 +170,7 @@ class TreeSums:
         tree = self.tree
         covered = (tree.child_counts > 0) & ~self.rest
         for members in reversed(tree.members):
-            known = has[members] | covered[members]
-            parents = tree.parent[members[~known]]
+            parents = tree.parent[members[~(has[members] | covered[members])]]
             covered[parents[parents >= 0]] = False
         return covered
 

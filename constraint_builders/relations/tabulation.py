@@ -126,8 +126,7 @@ class SumsOfMeasured:
         for i in np.argsort([-observed.size for observed in m.observed_tables], kind="stable").tolist():
             if refines(self._schema, m.observed_tables[i], table):
                 members = spine.members[m.observed_levels[i]]
-                cells = m.unmeasured[m.observed.block(i)].reshape(members.size, -1)
-                source[members[~cells.any(axis=1)]] = i
+                source[members[~m.unmeasured[m.observed.block(i)].reshape(members.size, -1).any(axis=1)]] = i
         composed, known = compose(spine, source >= 0)
         members = spine.members[level]
         if not known[members].all():

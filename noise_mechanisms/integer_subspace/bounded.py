@@ -82,8 +82,7 @@ class BoundedMechanism:
         probabilities : ndarray, (tables,)
         """
         allowed = equivalent_tables(self.invariants, table, self.binary, self.limit)
-        distance = abs(allowed - self.invariants.read_table(table)).sum(axis=1)
-        weight = np.exp(-self.epsilon / 2 * distance)
+        weight = np.exp(-self.epsilon / 2 * abs(allowed - self.invariants.read_table(table)).sum(axis=1))
         return allowed, weight / weight.sum()
 
     def bias(self, table: ArrayLike) -> Float:

@@ -94,8 +94,7 @@ class LaplaceStream:
         if self._process != os.getpid():  # a fork, whose parent has the same values waiting
             self._waiting, self._process = self._waiting[:0], os.getpid()
         if self._waiting.size < count:
-            fresh = self._law.release_sample(max(_FETCHED, count))
-            self._waiting = np.concatenate([self._waiting, fresh])
+            self._waiting = np.concatenate([self._waiting, self._law.release_sample(max(_FETCHED, count))])
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 

@@ -72,8 +72,7 @@ class BlockSampler(Sampler):
             free = DiscreteLaplace(1 / self.epsilon).sample(size * self._free.size, generator)
             noise[:, self._free] = free.reshape(size, -1)
         for length, cells in self._cells.items():
-            drawn = self._laws[length].sample(size * (cells.size // length), generator)
-            noise[:, cells] = drawn.reshape(size, -1)
+            noise[:, cells] = self._laws[length].sample(size * (cells.size // length), generator).reshape(size, -1)
         return noise
 
     def release_sample(self) -> Integers:

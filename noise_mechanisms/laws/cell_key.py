@@ -104,8 +104,7 @@ class CellKey(PublishedCount):
     @classmethod
     def _read(cls, text: str) -> Self:
         """From what such a file holds."""
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        reader = csv.DictReader(StringIO(text), delimiter=separator)
+        reader = csv.DictReader(StringIO(text), delimiter=max(",;\t", key=text.partition("\n")[0].count))
         given = [name.strip().lower() for name in reader.fieldnames or ()]
         reader.fieldnames = given
         found = {what: next((name for name in names if name in given), None) for what, names in COLUMNS.items()}

@@ -119,8 +119,7 @@ class DiscreteGaussian(GaussianNoise, DiscreteLaw):
 
     def _log_probability(self, k: Float) -> Float:
         """Log of exp(-k^2 / (2 sigma2)) / theta, in the shape of k."""
-        log_theta = math.log1p(theta_excess(np.array([self.sigma2]))[0])
-        return -np.square(k) / (2 * self.sigma2) - log_theta
+        return -np.square(k) / (2 * self.sigma2) - math.log1p(theta_excess(np.array([self.sigma2]))[0])
 
     @staticmethod
     def _parameter_of(variance: Float) -> Float:

@@ -76,8 +76,7 @@ def count_moves(model: FittingModel, rows: Integers) -> CountMoves:
     MemoryError
         If the list would not fit.
     """
-    exact = _whole(model.exact_rows)
-    kinds = [kind for kind in _kinds(model, exact) if kind.shape[1]]
+    kinds = [kind for kind in _kinds(model, _whole(model.exact_rows)) if kind.shape[1]]
     if not kinds:  # everything is known
         kinds = [sparse.csc_array((model.possible.size, 0), dtype=np.int64)]
     cells = sparse.csc_array(sparse.hstack(kinds, format="csc", dtype=np.int64))

@@ -345,8 +345,7 @@ def _refuse_unbounded(model: FittingModel, rows: Integers) -> None:
 def _summary(problem: Problem, model: FittingModel, draws: NDArray[np.int32], acceptance: float) -> CountsPosterior:
     """Means, errors and diagnostics of draws, (chains, draws, cells)."""
     mean = draws.mean(axis=(0, 1), dtype=np.float64)
-    size = problem.desired.size
-    means, deviations, sizes, factors = np.empty((4, size))
+    means, deviations, sizes, factors = np.empty((4, problem.desired.size))
     for rows, values in _in_parts(model.cells.to_desired(), draws):
         means[rows], deviations[rows] = values.mean(axis=(0, 1)), values.std(axis=(0, 1))
         sizes[rows], factors[rows] = effective_sizes(values), split_scale_reduction(values)
