@@ -34,7 +34,7 @@ from typing import Any, Literal, TypeAlias
 import scipy
 from scipy.special import log_ndtr
 
-from constraint_builders.description.reals import real_number, share, shown
+from constraint_builders.description.reals import number_from_0, share, shown
 
 __all__ = ["compose", "gaussian_delta", "gaussian_epsilon", "pure_to_zcdp", "zcdp_delta", "zcdp_epsilon"]
 
@@ -270,9 +270,7 @@ def _leaves(losses: Iterable[Any] | Mapping[str, Any]) -> Iterator[Loss]:
 
 def _loss(loss: Any, what: str) -> Loss:
     """A loss of any kind of number, exact where it is exact."""
-    number = real_number(loss, what)
-    if not 0 <= number < math.inf:
-        raise ValueError(f"{what} is {shown(loss)}: give a finite number that is not negative")
+    number = number_from_0(loss, what)
     return Fraction(int(loss.numerator), int(loss.denominator)) if isinstance(loss, Rational) else number
 
 

@@ -114,7 +114,7 @@ def noise_of(measurement: Any, sensitivity: float = 1.0) -> tuple[str, float]:
     differential privacy, at a distance d.
     """
     measure = str(measurement.output_measure)
-    whole = str(_carrier(measurement)) in WHOLE
+    whole = str(measurement.input_domain.carrier_type).removeprefix("Vec<").removesuffix(">") in WHOLE
     loss = float(measurement.map(_distance(measurement, sensitivity)))
     if not 0 < loss < np.inf:
         raise ValueError(f"the measurement loses {loss} at a distance of {sensitivity}: that says no scale")
@@ -126,11 +126,6 @@ def noise_of(measurement: Any, sensitivity: float = 1.0) -> tuple[str, float]:
         raise ValueError(f"the measure {measure} is not that of Gaussian or Laplace noise: give the variance yourself")
     law = f"discrete_{law}" if whole else law
     return law, variance_of(law, float(scale))
-
-
-def _carrier(measurement: Any) -> Any:
-    """The type of the numbers that noise was added to."""
-    return str(measurement.input_domain.carrier_type).removeprefix("Vec<").removesuffix(">")
 
 
 def _distance(measurement: Any, sensitivity: float) -> Any:

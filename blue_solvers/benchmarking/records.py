@@ -115,15 +115,10 @@ def _record(line: bytes, where: str) -> tuple[Key, Costs]:
 def append_record(path: str | os.PathLike[str], key: Key, own: Costs) -> None:
     """Add a pair's figures to a file, on the disk when this returns."""
     named: Mapping[str, object] = dict(zip(KEY, key, strict=True))
-    end = _whole_lines(path)
+    end = read_bytes(path).rfind(b"\n") + 1 if Path(path).exists() else 0  # of the last whole line
     with open(path, "r+b" if end else "wb") as file:
         file.seek(end)
         file.truncate()
         file.write(json.dumps({**named, **asdict(own)}).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _whole_lines(path: str | os.PathLike[str]) -> int:
-    """Where the last whole line of a file ends."""
-    return read_bytes(path).rfind(b"\n") + 1 if Path(path).exists() else 0

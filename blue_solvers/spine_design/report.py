@@ -228,7 +228,7 @@ def compare_spines(
     ValueError
         If spines have different blocks, or for what `entity_variances` refuses.
     """
-    blocks = {name: _block_codes(strategy) for name, strategy in strategies.items()}
+    blocks = {name: [own.spine.geocodes[i] for i in leaves(own.spine)] for name, own in strategies.items()}
     first = next(iter(blocks), "")
     for name, codes in blocks.items():
         if codes != blocks[first]:
@@ -240,7 +240,3 @@ def compare_spines(
         found = entity_variances(strategy, schema, entities, table, solver)
         variances[name] = found.reshape(entities.size, -1).mean(axis=1)
     return SpineReport(entities, {name: osed(s.spine, entities) for name, s in strategies.items()}, variances)
-
-
-def _block_codes(strategy: Strategy) -> list[str]:
-    return [strategy.spine.geocodes[leaf] for leaf in leaves(strategy.spine)]

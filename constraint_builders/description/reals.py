@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral, Real
@@ -63,25 +63,28 @@ def real_number(value: Any, what: str) -> float:
 
 def positive_number(value: Any, what: str) -> float:
     """One positive, finite number of any kind as a float; `ValueError` for anything else."""
-    number = real_number(value, what)
-    if not 0 < number < np.inf:
-        raise ValueError(f"{what} is {shown(value)}: give a positive, finite number")
-    return number
+    return _fitting(value, what, lambda number: 0 < number < np.inf, "a positive, finite number")
+
+
+def number_from_0(value: Any, what: str) -> float:
+    """One finite number of 0 or more, of any kind, as a float; `ValueError` for anything else."""
+    return _fitting(value, what, lambda number: 0 <= number < np.inf, "a finite number that is not negative")
 
 
 def share(value: Any, what: str) -> float:
     """One number between 0 and 1, both excluded, of any kind as a float; `ValueError` for anything else."""
-    number = real_number(value, what)
-    if not 0 < number < 1:
-        raise ValueError(f"{what} is {shown(value)}: give a number between 0 and 1, both excluded")
-    return number
+    return _fitting(value, what, lambda number: 0 < number < 1, "a number between 0 and 1, both excluded")
 
 
 def unit_number(value: Any, what: str) -> float:
     """One number from 0 to 1 of any kind as a float; `ValueError` for anything else."""
+    return _fitting(value, what, lambda number: 0 <= number <= 1, "a number from 0 to 1")
+
+
+def _fitting(value: Any, what: str, fits: Callable[[float], bool], needed: str) -> float:
     number = real_number(value, what)
-    if not 0 <= number <= 1:
-        raise ValueError(f"{what} is {shown(value)}: give a number from 0 to 1")
+    if not fits(number):
+        raise ValueError(f"{what} is {shown(value)}: give {needed}")
     return number
 
 

@@ -79,7 +79,8 @@ class LeafTable:
         if twice is not None or len(set(own.values())) < len(own):
             raise ValueError(f"columns calls two columns of the areas {twice or next(iter(own.values()))!r}: keep one")
         frame = frame.rename(own)
-        labels = [name for name in frame.columns if name in own.values() or _may_be_labels(frame[name].dtype)]
+        types = frame.schema.items()
+        labels = [name for name, kind in types if name in own.values() or kind.is_integer() or kind in TEXT]
         if not labels:
             raise ValueError("no column holds the names of leaves, as text or whole numbers")
         unread = tuple(name for name in frame.columns if name not in labels and frame[name].drop_nulls().len())
@@ -199,10 +200,6 @@ class LeafTable:
         inside = number.is_not_null().to_numpy()
         entries = np.ones(inside.sum()), (number.drop_nulls().to_numpy(), np.flatnonzero(inside))
         return areas.with_layer(level, sparse.csr_array(entries, shape=(codes.len(), column.len())), codes.to_list())
-
-
-def _may_be_labels(dtype: pl.DataType) -> bool:
-    return dtype.is_integer() or dtype in TEXT
 
 
 def _refuse_leaves(source: Source, names: pl.Series) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammaln
 
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.description.reals import real_number, shown, whole_number
+from constraint_builders.description.reals import number_from_0, shown, whole_number
 from constraint_builders.memory import require_memory
 from constraint_builders.problem import Problem
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
@@ -93,7 +93,7 @@ def tail_bound(mechanism: GeneralizedLaplace | GeneralizedGaussian, t: float) ->
     ----------
     Banaszczyk, "New bounds in some transference theorems in the geometry of numbers", Mathematische Annalen 296 (1993).
     """
-    t = _distance(t, "t")
+    t = number_from_0(t, "t")
     if not isinstance(mechanism, GeneralizedLaplace | GeneralizedGaussian):
         raise TypeError(f"tails are those of a generalized Laplace or Gaussian mechanism: got {shown(mechanism)}")
     n = mechanism.lattice.dimension
@@ -135,7 +135,7 @@ def log_points_within(lattice: Lattice, radius: float) -> tuple[float, float]:
     ValueError
         If the radius is negative or not finite.
     """
-    radius, n = _distance(radius, "radius"), lattice.dimension
+    radius, n = number_from_0(radius, "radius"), lattice.dimension
     if n == 0:
         return 0.0, 0.0
     reach, _ = _box(lattice)
@@ -148,13 +148,6 @@ def _box(lattice: Lattice) -> tuple[float, float]:
     """How far a box reaches from its middle, and its root mean square."""
     squares = float(np.square(gram_schmidt(lattice).norms).sum())
     return math.sqrt(squares) / 2, math.sqrt(squares / 12)
-
-
-def _distance(value: float, what: str) -> float:
-    number = real_number(value, what)
-    if not 0 <= number < math.inf:
-        raise ValueError(f"{what} is {shown(value)}: give a finite number that is not negative")
-    return float(number)
 
 
 @dataclass(frozen=True)
