@@ -44,6 +44,7 @@ from tests.feature_support import written
 from tests.feature_support.refusals import refused_by
 from tests.helpers.every import every
 from tests.helpers.places import README, ROOT
+from tests.helpers.refused import refuses
 from tests.helpers.refused_commands import refusal
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
@@ -252,8 +253,7 @@ class Uniform(ContinuousLaw):
 def test_a_noise_law_from_outside(own_laws: None) -> None:
     schema = Schema({"a": 3, "b": 4})
     observed = {"total": 1.0, "a": 3.0, "detailed": 12.0}
-    with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
-        Problem(schema, observed, noise="uniform")
+    refuses(r"noise must be one of gaussian, .*: got 'uniform'", Problem, schema, observed, noise="uniform")
     add_law(Uniform)
     add_law(Uniform)  # again, as a module that is read again does
     assert LAWS["uniform"] is Uniform
@@ -271,8 +271,7 @@ def test_a_noise_law_from_outside(own_laws: None) -> None:
     assert half[0] < np.sqrt(3)  # no wider than the noise of the total itself can be
     with pytest.raises(ValueError, match="reweighted fitting knows how large Gaussian and Laplace noise gets"):
         reweighted_fit(problem, truth + noise[0])
-    with pytest.raises(ValueError, match=r"law 'unifrom' is unknown: use one of 'gaussian', .*, 'uniform'"):
-        variance_of("unifrom", 1.0)
+    refuses(r"law 'unifrom' is unknown: use one of 'gaussian', .*, 'uniform'", variance_of, "unifrom", 1.0)
 
 
 def test_a_noise_law_from_outside_in_files(own_laws: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -280,8 +279,7 @@ def test_a_noise_law_from_outside_in_files(own_laws: None, tmp_path: Path, capsy
     schema.write_text('[variables]\nsex = 2\n[problem]\nnoise = "uniform"\n')
     settings.write_text(SETTINGS)
     for path, read in ((schema, read_schema_file), (settings, read_settings)):
-        with pytest.raises(ValueError, match=r"noise must be one of gaussian, .*: got 'uniform'"):
-            read(path)
+        refuses(r"noise must be one of gaussian, .*: got 'uniform'", read, path)
     add_law(Uniform)
     assert read_schema_file(schema).noise == "uniform"
     assert read_settings(settings).noise == "uniform"
@@ -371,20 +369,16 @@ def test_a_format_that_only_reads_text(own_formats: None, tmp_path: Path) -> Non
     add_format(Format("tabs", (".tab",), lambda file: read_text_table(file.read())))
     path = tmp_path / "table.tab"
     path.write_text(TABLE.replace(",", "\t").replace("21", "twenty"))
-    with pytest.raises(ValueError, match=r"table\.tab: .*row 2"):
-        read_long_table(path)
-    with pytest.raises(ValueError, match=r"the name must end in \.csv, \.parquet, \.arrow or \.feather"):
-        write_frame(pl.DataFrame({"a": [1]}), path)
+    refuses(r"table\.tab: .*row 2", read_long_table, path)
+    refuses(r"the name must end in \.csv, \.parquet, \.arrow or \.feather", write_frame, pl.DataFrame({"a": [1]}), path)
 
 
 def test_a_format_that_is_none_is_not_added(own_formats: None, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'tabs': \.csv is the suffix of CSV: give it another"):
         add_format(Format("tabs", (".tab", ".csv"), pl.read_ndjson))
     for suffixes in ((), ("tab",), (".TAB",), (".",), ".tab"):
-        with pytest.raises(ValueError, match="suffixes must be a tuple such as"):
-            Format("tabs", suffixes, pl.read_ndjson)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="give the library together with the extra"):
-        Format("tabs", (".tab",), pl.read_ndjson, library="tabs")
+        refuses("suffixes must be a tuple such as", Format, "tabs", suffixes, pl.read_ndjson)
+    refuses("give the library together with the extra", Format, "tabs", (".tab",), pl.read_ndjson, library="tabs")
     with pytest.raises(TypeError, match="a format is a Format: got str"):
         add_format(".tab")  # type: ignore[arg-type]
     add_format(Format("nothing", (".nothing",), lambda file: 5))

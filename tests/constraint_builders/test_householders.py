@@ -3,7 +3,6 @@
 from itertools import product as each
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -17,6 +16,7 @@ from constraint_builders.joint_problem import joint_parts
 from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples, lengths
 from tests.helpers.every import cases
+from tests.helpers.refused import refuses
 
 BLOCKS = ["a", "b", "c", "d", "e"]
 SHAPE = (4, 2, 3, 2)  # relationship, sex, race, and tenure, which tells something of householders alone
@@ -240,8 +240,7 @@ def test_tables_of_many_cells_at_many_blocks(number: int) -> None:
 def test_what_does_not_fit_is_refused_by_name(only: dict, desired: object, said: str) -> None:
     persons = Problem(PERSONS, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
     households = Problem(HOUSEHOLDS, {"Block": {"sex": 1.0}}, areas=tracts())
-    with pytest.raises(ValueError, match=said):
-        joint(persons, households, names=["persons", "households"], schema=FINER, only=only, desired=desired)
+    refuses(said, joint, persons, households, names=["persons", "households"], schema=FINER, only=only, desired=desired)
 
 
 UNITS = Schema(
@@ -348,8 +347,7 @@ def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -
 def test_what_is_beside_and_does_not_fit_is_refused_by_name(only: object, beside: dict, said: str) -> None:
     persons = Problem(PEOPLE, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
     units = Problem(UNITS, {"Block": {"h1": 1.0}}, areas=tracts())
-    with pytest.raises(ValueError, match=said):
-        joint(persons, units, names=["persons", "units"], schema=OVER_BOTH, only=only, beside=beside)  # type: ignore[arg-type]
+    refuses(said, joint, persons, units, names=["persons", "units"], schema=OVER_BOTH, only=only, beside=beside)
 
 
 def test_recodes_keep_the_order_of_their_groups_and_a_schema_may_have_one_variable() -> None:

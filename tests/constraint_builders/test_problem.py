@@ -8,7 +8,7 @@ import pytest
 
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.every import every
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 SCHEMA = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
 OBSERVED: dict[str, Any] = {"total": 4.0, "sex": 1.0, "detailed": 2.0}
@@ -50,8 +50,7 @@ def test_equal_variances_are_laid_out_where_somebody_asks() -> None:
 
 @every("value", [True, -1, -1.0, np.nan, 1e-200, 10**400, "2", 2j])
 def test_a_number_that_is_no_variance_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"^variance of table 'sex'"):
-        problem(sex=value)
+    refuses(r"^variance of table 'sex'", problem, sex=value)
 
 
 def test_all_is_every_plain_marginal_and_the_observed_tables() -> None:
@@ -115,15 +114,13 @@ def test_bad_desired(desired: Any) -> None:
 
 
 def test_cells_that_nothing_determines_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"table 'sex' is not estimable: its cell \(sex=0\) rests on cells"):
-        Problem(SCHEMA, {"sex": [np.inf, 1.0]})
+    refuses(r"table 'sex' is not estimable: its cell \(sex=0\) rests on cells", Problem, SCHEMA, {"sex": [np.inf, 1.0]})
     assert Problem(SCHEMA, {"sex": [np.inf, 1.0], "total": 1.0}).rank == 0
 
 
 @every("truth", [np.zeros(8), np.full(9, np.nan), {"sex": [1, 2]}, np.arange(9.0)])
 def test_bad_truth(truth: Any) -> None:
-    with pytest.raises(ValueError, match=r"truth|no values"):
-        Problem(SCHEMA, OBSERVED, truth=truth)
+    refuses(r"truth|no values", Problem, SCHEMA, OBSERVED, truth=truth)
 
 
 @refused(
@@ -139,17 +136,14 @@ def test_nan_only_where_not_measured() -> None:
     partly = problem(sex=[np.inf, 1.0])
     y = partly.vector(tables(sex=[np.nan, 5.0]))
     assert np.isnan(y[1])
-    with pytest.raises(ValueError, match=r"table 'sex', cell \(sex=1\) is NaN"):
-        partly.vector(tables(sex=[np.nan, np.nan]))
-    with pytest.raises(ValueError, match=r"table 'sex', cell \(sex=0\) is infinite"):
-        partly.vector(tables(sex=[np.inf, 5.0]))
+    refuses(r"table 'sex', cell \(sex=1\) is NaN", partly.vector, tables(sex=[np.nan, np.nan]))
+    refuses(r"table 'sex', cell \(sex=0\) is infinite", partly.vector, tables(sex=[np.inf, 5.0]))
 
 
 def test_exact_values_that_contradict_one_another() -> None:
     exact = problem(total=0.0, sex=0.0)
     assert exact.vector(tables(total=2.0)).shape == (9,)
-    with pytest.raises(ValueError, match=r"contradict one another by 7 between .*'sex'"):
-        exact.vector(tables(total=9.0))
+    refuses(r"contradict one another by 7 between .*'sex'", exact.vector, tables(total=9.0))
     cells = problem(total=0.0, sex=0.0, detailed=np.array([[0.0, 0, 0], [1, 1, 1]]))
     with pytest.raises(ValueError, match="contradict one another by 1 "):
         cells.vector(tables(total=3.0, sex=[1.0, 2.0], detailed=np.array([[1.0, 1, 0], [5, 5, 5]])))
@@ -175,8 +169,7 @@ def test_exact_values_contradict_one_another_in_any_unit(unit: float) -> None:
 def test_small_whole_counts_contradict_one_another_beside_large_ones() -> None:
     exact = Problem(Schema({"a": 3}), {"a": 0.0, "total": 0.0})
     exact.check_vector(np.array([1e13, 2, 1, 1e13 + 3]))
-    with pytest.raises(ValueError, match="contradict one another by 1 between 'a' and 'total'"):
-        exact.check_vector(np.array([1e13, 2, 1, 1e13 + 2]))
+    refuses("contradict one another by 1 between 'a' and 'total'", exact.check_vector, np.array([1e13, 2, 1, 1e13 + 2]))
 
 
 def test_large_exact_values_are_not_contradictions_by_rounding() -> None:
@@ -211,8 +204,7 @@ def test_matrix_problem() -> None:
     assert A.shape == (1, 3)
     assert b[0] / A[0, 0] == 1
     assert p.vector({"x": [1, 2, 3]}).tolist() == [1, 2, 3]
-    with pytest.raises(ValueError, match="no detailed table"):
-        p.marginal_matrix()
+    refuses("no detailed table", p.marginal_matrix)
 
 
 def test_repr_counts() -> None:

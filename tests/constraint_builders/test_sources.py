@@ -17,7 +17,7 @@ from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
 from noise_mechanisms.laws import Rounding
 from tests.helpers.every import cases
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, invented_surveys
 
 numbers = st.floats(-1e6, 1e6)
@@ -121,8 +121,7 @@ def test_sources_in_a_file_count_as_measurements_of_their_own(tmp_path: Path, ca
 )
 def test_sources_that_do_not_fit_together_are_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert old in TWO
-    with pytest.raises(ValueError, match=message):
-        read_long_table(write(tmp_path, TWO.replace(old, new)))
+    refuses(message, read_long_table, write(tmp_path, TWO.replace(old, new)))
 
 
 def test_one_table_may_be_spelt_in_two_ways_by_two_sources() -> None:
@@ -181,13 +180,10 @@ def test_surveys_that_cannot_be_combined_are_refused_by_number() -> None:
         (({"sex": 1.0},), "source 2 must be a pair"),
         (3, "source 2 must be a pair"),
     ]:
-        with pytest.raises(ValueError, match=message):
-            problem_of_sources(schema, [good, bad])  # type: ignore[list-item]
+        refuses(message, problem_of_sources, schema, [good, bad])
     exact = [({"sex": 0.0}, {"sex": [1.0, 2.0]}), ({"sex": 0.0}, {"sex": [1.0, 3.0]})]
-    with pytest.raises(ValueError, match=r"table 'sex': cell \(1,\): two sources know it exactly, as 2.0 and 3.0"):
-        problem_of_sources(schema, exact)
-    with pytest.raises(ValueError, match="there are no sources"):
-        problem_of_sources(schema, [])
+    refuses(r"table 'sex': cell \(1,\): two sources know it exactly, as 2.0 and 3.0", problem_of_sources, schema, exact)
+    refuses("there are no sources", problem_of_sources, schema, [])
 
 
 def test_the_law_of_all_sources_is_that_of_the_problem() -> None:
@@ -198,7 +194,6 @@ def test_the_law_of_all_sources_is_that_of_the_problem() -> None:
     assert problem.noise == law
     alone = Problem(schema, {"total": 0.0, "sex": law})
     assert blue(problem).estimate(y).values.tolist() == blue(alone).estimate([37.0, 10, 20]).values.tolist()
-    with pytest.raises(ValueError, match="are copies of one measurement"):
-        problem_of_sources(schema, [rounded, rounded])
+    refuses("are copies of one measurement", problem_of_sources, schema, [rounded, rounded])
     with pytest.raises(ValueError, match=r"several laws, source 1 of Rounding\(base=10\) and source 2 of gaussian"):
         problem_of_sources(schema, [rounded, ({"total": 4.0}, {"total": 40.0})])

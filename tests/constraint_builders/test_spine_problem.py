@@ -1,7 +1,6 @@
 """Problems on a spine: constraints, rank, layout and refusals."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +8,7 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.description.table import TableNames
 from tests.helpers.every import every
 from tests.helpers.exact_reference import rational_rank
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 
 @every("names", [("a * b", "a * b"), ("b * a", "a * b"), ("b * a", "b * a")])
@@ -68,16 +67,14 @@ def test_bad_descriptions_are_refused(observed: dict, desired: dict | None) -> N
 def test_exact_values_that_contradict_are_refused() -> None:
     problem = Problem(SMALL, {"State": {"total": 0.0}, "County": {"total": 0.0}}, spine=SPINE)
     tables = {("State", "total"): [10.0], ("County", "total"): [4.0, 7.0]}
-    with pytest.raises(ValueError, match="contradict one another by 1"):
-        problem.vector(tables)
+    refuses("contradict one another by 1", problem.vector, tables)
 
 
 @every("name", ["ab", "a * b", ("a",), ("a", "a", "b"), ["a", "a"]])
 def test_names_that_are_no_pairs_are_refused(name: object) -> None:
     names = TableNames.of(Schema({"a": 2}), Spine([-1, 0], ["a", "b"]))
     assert names.canonical(("b", "a")) == ("b", "detailed")
-    with pytest.raises(ValueError, match=r"tables are named \(geolevel, table\)"):
-        names.canonical(name)
+    refuses(r"tables are named \(geolevel, table\)", names.canonical, name)
 
 
 @given(seed=st.integers(0, 10**6))
@@ -94,5 +91,4 @@ def test_a_truth_in_cells_that_are_empty_is_refused(seed: int) -> None:
     assert Problem(schema, observed, spine=spine, zeros=zeros, truth=truth()).truth is not None
     if empty.any():
         counts[tuple(np.argwhere(empty)[0])] = 1
-        with pytest.raises(ValueError, match="structural zeros say is empty"):
-            Problem(schema, observed, spine=spine, zeros=zeros, truth=truth())
+        refuses("structural zeros say is empty", Problem, schema, observed, spine=spine, zeros=zeros, truth=truth())

@@ -12,6 +12,12 @@ from tests.helpers.every import every
 Refusals = type[Exception] | tuple[type[Exception], ...]
 
 
+def refuses(message: str, call: Callable, /, *args: Any, **named: Any) -> None:
+    """A call that is refused with a ValueError whose message matches."""
+    with pytest.raises(ValueError, match=message):
+        call(*args, **named)
+
+
 def refused(*rows: tuple[Any, ...], error: Refusals = ValueError) -> Callable[[Callable], Callable]:
     """Call with the first of each row, and any fixtures, what refuses them with the message that matches the last."""
 

@@ -12,6 +12,7 @@ from blue_solvers.adapters.residual_covariance import METHODS
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.grouped_forecasts import GROUPED, HORIZON, deviations, frames, projection, sample, without
+from tests.helpers.refused import refuses
 
 WHOLE = np.linalg.svd(GROUPED.T)[2][4:]  # what sums that agree leave at 0: an orthonormal basis, (5, 9)
 
@@ -150,8 +151,7 @@ def test_what_a_sample_cannot_say() -> None:
         own.fit(GROUPED, y_hat, np.where(np.arange(9)[:, None] == 4, np.inf, values), fitted)
     gaps = np.where(np.arange(24) % 9 == np.arange(9)[:, None], np.nan, fitted)
     own = ExactMinTrace("wls_var").fit(GROUPED, y_hat, values, gaps)
-    with pytest.raises(ValueError, match="two times or more at which every series"):
-        own.predict(level=[50], intervals_method="conformal")
+    refuses("two times or more at which every series", own.predict, level=[50], intervals_method="conformal")
 
 
 def test_frames_have_intervals_of_the_sample() -> None:
@@ -171,12 +171,9 @@ def test_parameters_as_scikit_learn_sets_them() -> None:
     assert own.get_params() == {"method": "wls_struct", "nonnegative": False, "ridge": 2e-8, "covariance": None}
     assert own.set_params(method="mint_cov") is own
     assert own.insample
-    with pytest.raises(ValueError, match="nothing is fitted yet"):
-        own.predict()
-    with pytest.raises(ValueError, match="no parameter 'weights': there are method, nonnegative, ridge, covariance"):
-        own.set_params(weights=1)
-    with pytest.raises(ValueError, match="no method 'mint'"):
-        own.set_params(method="mint")
+    refuses("nothing is fitted yet", own.predict)
+    refuses("no parameter 'weights': there are method, nonnegative, ridge, covariance", own.set_params, weights=1)
+    refuses("no method 'mint'", own.set_params, method="mint")
     assert own.method == "mint_cov"
     base = pytest.importorskip("sklearn.base")
     variances = np.arange(1.0, 10)

@@ -11,6 +11,7 @@ from blue_solvers.adapters import ExactMinTrace, reconcile, reconcile_over_time
 from constraint_builders.arrays import Float
 from tests.helpers.every import every
 from tests.helpers.grouped_forecasts import GROUPED, deviations, frames, projection, sample, without
+from tests.helpers.refused import refuses
 
 
 def in_fractions(S: Float, variances: Float, y: Float) -> Float:
@@ -62,10 +63,8 @@ def test_nothing_is_left_of_a_fit_that_was_refused() -> None:
     """Its forecasts were reconciled by the weights of the fit before."""
     values, fitted, y_hat = sample()
     own = ExactMinTrace("wls_var").fit(GROUPED, y_hat, values, fitted)
-    with pytest.raises(ValueError, match="needs the sample's values"):
-        own.fit(GROUPED, 5 * y_hat)
-    with pytest.raises(ValueError, match="nothing is fitted yet"):
-        own.predict()
+    refuses("needs the sample's values", own.fit, GROUPED, 5 * y_hat)
+    refuses("nothing is fitted yet", own.predict)
 
 
 def test_arrays_that_are_changed_after_the_fit() -> None:
@@ -169,8 +168,7 @@ def test_what_is_asked_for_is_read_even_where_nothing_needs_it() -> None:
     import pandas as pd
 
     values, fitted, y_hat = sample()
-    with pytest.raises(ValueError, match="no intervals_method 'permbu'"):
-        ExactMinTrace("ols").fit(GROUPED, y_hat).predict(intervals_method="permbu")
+    refuses("no intervals_method 'permbu'", ExactMinTrace("ols").fit(GROUPED, y_hat).predict, intervals_method="permbu")
     with pytest.raises(ValueError, match="ridge is -1: give a least variance of 0 or more"):
         ExactMinTrace("mint_shrink", ridge=-1).fit(GROUPED, y_hat, values, fitted)
     small = [1e-6 * own for own in (y_hat, values, fitted)]  # rates, say

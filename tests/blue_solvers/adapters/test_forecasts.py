@@ -22,6 +22,7 @@ from constraint_builders.arrays import Float
 from tests.helpers.effort import examples
 from tests.helpers.every import cases, every
 from tests.helpers.grouped_forecasts import GROUPED, HORIZON, NAMES, TAGS, deviations, frames, projection, sample
+from tests.helpers.refused import refuses
 
 
 def shrunk(residuals: Float) -> Float:
@@ -154,8 +155,7 @@ def test_periods_and_shapes_over_time_are_refused_by_name() -> None:
     for periods in wrong:
         with pytest.raises(ValueError, match="periods must be divisors of the longest, 1 among them"):
             reconcile_over_time(GROUPED, periods, np.zeros((9, 3)))
-    with pytest.raises(ValueError, match=r"y_hat must have shape \(9, 3\): got \(9, 2\)"):
-        reconcile_over_time(GROUPED, [2, 1], np.zeros((9, 2)))
+    refuses(r"y_hat must have shape \(9, 3\): got \(9, 2\)", reconcile_over_time, GROUPED, [2, 1], np.zeros((9, 2)))
     with pytest.raises(ValueError, match=r"y_insample must have shape \(9, 3, T\): got \(9, 3\)"):
         reconcile_over_time(GROUPED, [2, 1], np.zeros((9, 3)), np.zeros((9, 3)), np.zeros((9, 3)))
 
@@ -234,25 +234,21 @@ def test_a_column_that_is_no_leaf_and_rows_in_another_order_are_refused(
 )
 def test_what_is_wrong_is_named(change: Callable[[Any], Any], options: dict[str, Any], message: str) -> None:
     base, summing, _ = frames(pd.DataFrame)
-    with pytest.raises(ValueError, match=message):
-        reconcile(change(base), summing, **{"method": "ols", **options})
+    refuses(message, reconcile, change(base), summing, **{"method": "ols", **options})
 
 
 def test_other_refusals() -> None:
     values, fitted, y_hat = sample()
-    with pytest.raises(ValueError, match="singular: use 'mint_shrink'"):
-        ExactMinTrace("mint_cov").fit(GROUPED, y_hat, values[:, :9], fitted[:, :9])
+    refuses("singular: use 'mint_shrink'", ExactMinTrace("mint_cov").fit, GROUPED, y_hat, values[:, :9], fitted[:, :9])
     with pytest.raises(ValueError, match="non-negative forecasts have no exact intervals"):
         ExactMinTrace("ols", nonnegative=True).fit_predict(GROUPED, y_hat, level=[90])
     with pytest.raises(ValueError, match="intervals by 'bootstrap' need y_insample"):
         ExactMinTrace("ols").fit_predict(GROUPED, y_hat, level=[90], intervals_method="bootstrap")
-    with pytest.raises(ValueError, match="nothing is fitted yet"):
-        ExactMinTrace("ols").predict()
+    refuses("nothing is fitted yet", ExactMinTrace("ols").predict)
     own = ExactMinTrace("ols").fit(GROUPED, y_hat)
     np.testing.assert_array_equal(own.predict(GROUPED, y_hat)["mean"], own.predict()["mean"])
     for S, base in ((GROUPED, y_hat + 1), (2 * GROUPED, y_hat), (GROUPED[:8], None), (None, y_hat[:, :1])):
-        with pytest.raises(ValueError, match="S or y_hat is another than this was fitted to"):
-            own.predict(S, base)
+        refuses("S or y_hat is another than this was fitted to", own.predict, S, base)
     for residual in (np.inf, 1e200):
         with pytest.raises(ValueError, match="series 2 has the residual"):
             ExactMinTrace("wls_var").fit(GROUPED, y_hat, np.where(np.arange(9)[:, None] == 2, residual, values), fitted)
@@ -260,8 +256,7 @@ def test_other_refusals() -> None:
         known = np.where(np.arange(9) == 1, variance, 1.0)
         with pytest.raises(ValueError, match=f"gives series 1 the variance {variance:g}"):
             ExactMinTrace(covariance=known).fit(GROUPED, y_hat, sigmah=deviations())
-    with pytest.raises(ValueError, match="values known exactly contradict one another"):
-        ExactMinTrace(covariance=np.zeros(9)).fit(GROUPED, y_hat)
+    refuses("values known exactly contradict one another", ExactMinTrace(covariance=np.zeros(9)).fit, GROUPED, y_hat)
     for level, message in ((90, "level must be a list"), ([0.9], "a coverage in per cent"), (["90"], "level is '90'")):
         with pytest.raises((ValueError, TypeError), match=message):
             own.predict(level=level)

@@ -18,7 +18,7 @@ from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
 from tests.helpers.places import ROOT
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 TABLE = "table,sex,value,variance\ntotal,*,21,1\nsex,female,9,2\nsex,male,11,2\n"
 
@@ -211,10 +211,8 @@ def test_the_plot() -> None:
     ax = plots.benchmark_times(figure.subplots(), frame)
     (line,) = ax.get_lines()
     np.testing.assert_array_equal(line.get_xydata(), [[3, 0.1], [9, 0.2]])
-    with pytest.raises(ValueError, match="what must be one of"):
-        plots.benchmark_times(ax, frame, "memory")
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plots.benchmark_times(ax, frame.filter(pl.col("solver") == "b"))
+    refuses("what must be one of", plots.benchmark_times, ax, frame, "memory")
+    refuses("nothing to draw", plots.benchmark_times, ax, frame.filter(pl.col("solver") == "b"))
 
 
 @pytest.mark.few(0)

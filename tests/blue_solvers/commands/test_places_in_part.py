@@ -7,6 +7,7 @@ import pytest
 from blue_solvers.cli import main
 from blue_solvers.results import Result
 from tests.helpers.census_files import Written
+from tests.helpers.refused import refuses
 from tests.helpers.refused_commands import refusal
 from tests.helpers.small_census import SETTINGS, write_small_census
 
@@ -57,14 +58,10 @@ def test_a_part_says_so_or_is_refused(
                 assert result.table(LINE, [place])["geoid"].to_list() == [place]
             else:
                 cut.add(place)
-                with pytest.raises(
-                    ValueError, match=f"{level} '{place}' lies only in part in this result, which is of"
-                ):
-                    result.table(LINE, [place])
+                refuses(f"{level} '{place}' lies only in part in this result, which is of", result.table, LINE, [place])
     assert len(said) == bool(cut)
     assert set(result.in_part.cut) >= cut
-    with pytest.raises(ValueError, match="'US': the nation is not in this result"):
-        result.table(LINE, ["US"])
+    refuses("'US': the nation is not in this result", result.table, LINE, ["US"])
     if len(prefixes) > 1:
         assert result.spine.geocodes[0] == "+".join(prefixes)
         assert main(["query", out, "--all", "--geolevel", result.spine.levels[0]]) == 0

@@ -12,6 +12,7 @@ from blue_solvers.nonnegative import inverted_intervals
 from constraint_builders import Problem, Schema
 from noise_mechanisms import draw_noise
 from tests.helpers.every import every
+from tests.helpers.refused import refuses
 
 SCHEMA = Schema({"a": 2, "b": 3})
 PROBLEM = Problem(SCHEMA, {"total": 4.0, "a": 4.0, "detailed": 4.0}, desired="all")
@@ -175,12 +176,8 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
 
 
 def test_misfits_are_refused() -> None:
-    with pytest.raises(ValueError, match="cell 12 is not in the layout: positions run from 0 to 11"):
-        inverted_intervals(PROBLEM, Y, [12])
-    with pytest.raises(ValueError, match="y must be one vector of 9"):
-        inverted_intervals(PROBLEM, np.stack([Y, Y], axis=1), [0])
-    with pytest.raises(ValueError, match="draws"):
-        inverted_intervals(PROBLEM, Y, [0], draws=0)
+    refuses("cell 12 is not in the layout: positions run from 0 to 11", inverted_intervals, PROBLEM, Y, [12])
+    refuses("y must be one vector of 9", inverted_intervals, PROBLEM, np.stack([Y, Y], axis=1), [0])
+    refuses("draws", inverted_intervals, PROBLEM, Y, [0], draws=0)
     correlated = Problem(SCHEMA, {"detailed": None}, covariance=np.eye(6) + 0.5)
-    with pytest.raises(ValueError, match="needs uncorrelated noise"):
-        inverted_intervals(correlated, np.ones(6), [0])
+    refuses("needs uncorrelated noise", inverted_intervals, correlated, np.ones(6), [0])

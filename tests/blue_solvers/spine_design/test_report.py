@@ -36,6 +36,7 @@ from tests.helpers.random_trees import (
     total_covariance,
     uneven_spine,
 )
+from tests.helpers.refused import refuses
 
 WIDTHS = {"State": 1, "County": 2, "Tract": 3, "Block_Group": 4, "Block": 6}
 SCHEMA = Schema({"sex": 2, "age": 3})
@@ -93,8 +94,7 @@ def test_cells_of_tables_and_any_workload():
     assert by_sex.ravel() == pytest.approx(dense, rel=ROUNDING)
     assert workload_variances(P, W.toarray()) == pytest.approx(dense, rel=ROUNDING)
     for wrong, said in ((np.ones((3, 1)), "has 3 rows, the desired layout"), ([[np.nan]], "holds NaN or infinite")):
-        with pytest.raises(ValueError, match=f"the workload {said}"):
-            workload_variances(P, wrong)
+        refuses(f"the workload {said}", workload_variances, P, wrong)
 
 
 def ragged(rng, tracts=4, blocks=9, places=3):
@@ -117,8 +117,7 @@ def test_report_compares_spines_entity_by_entity():
     ratios = [after / before for *_, before, after in rows]
     assert ratios == sorted(ratios, reverse=True)
     assert {row[0] for row in rows} == set(entities.names)
-    with pytest.raises(ValueError, match="no spine 'ours'"):
-        report.rows("plain", "ours")
+    refuses("no spine 'ours'", report.rows, "plain", "ours")
     other = Spine.from_geoids([f"2{code[1:]}" for code in partitions(spine)["Block"]], WIDTHS)
     with pytest.raises(ValueError, match="have different blocks"):
         compare_spines({"a": even_strategy(spine), "b": even_strategy(other)}, SCHEMA, entities)
@@ -275,16 +274,12 @@ def test_bypasses_against_all_choices(objective, score, measure, trees):
 def test_bad_requests_are_refused():
     spine, entities = ragged(np.random.default_rng(0))
     strategy = even_strategy(spine)
-    with pytest.raises(ValueError, match="objective 'median' is unknown"):
-        optimise_spine(strategy, SCHEMA, entities, "median")
-    with pytest.raises(ValueError, match="weights belong to objective='weighted'"):
-        optimise_spine(strategy, SCHEMA, entities, "weighted")
+    refuses("objective 'median' is unknown", optimise_spine, strategy, SCHEMA, entities, "median")
+    refuses("weights belong to objective='weighted'", optimise_spine, strategy, SCHEMA, entities, "weighted")
     with pytest.raises(ValueError, match="finite numbers, none negative"):
         optimise_bypasses(strategy, SCHEMA, entities, "weighted", weights=[-1.0] * entities.size)
-    with pytest.raises(ValueError, match="'Block' has nothing below it to group"):
-        optimise_spine(strategy, SCHEMA, entities, level="Block")
-    with pytest.raises(ValueError, match="sweeps is 0"):
-        optimise_spine(strategy, SCHEMA, entities, sweeps=0)
+    refuses("'Block' has nothing below it to group", optimise_spine, strategy, SCHEMA, entities, level="Block")
+    refuses("sweeps is 0", optimise_spine, strategy, SCHEMA, entities, sweeps=0)
     with pytest.raises(ValueError, match="different shares: optimise first, then bypass"):
         optimise_spine(bypass_chosen(strategy, [2]), SCHEMA, entities)
     recoded = Schema({"sex": 2, "age": 3}, recodes={"age": {"adult": [0, 1, 1]}})
@@ -295,10 +290,8 @@ def test_bad_requests_are_refused():
     with pytest.raises(ValueError, match="the queries are of 6 cells, the schema has 2"):
         optimise_spine(strategy, Schema({"sex": 2}), BlockFunctionals.of_entities(entities, SCHEMA))
     unmeasured = Strategy.from_levels(spine, 1, {"Tract": 1}, {"Tract": {"total": 1}})
-    with pytest.raises(ValueError, match="nothing is measured at 'Block', in a leaf"):
-        optimise_bypasses(unmeasured, SCHEMA, entities)
-    with pytest.raises(ValueError, match="nothing is measured at 'Block'"):
-        optimise_spine(unmeasured, SCHEMA, entities)
+    refuses("nothing is measured at 'Block', in a leaf", optimise_bypasses, unmeasured, SCHEMA, entities)
+    refuses("nothing is measured at 'Block'", optimise_spine, unmeasured, SCHEMA, entities)
     ragged_tree = Spine([-1, 0, 0, 1], ["State", "Block_Group", "Block", "Block"])
     with pytest.raises(ValueError, match="'2' has no ancestor at geolevel 'Block_Group'"):
         total_variances(even_strategy(ragged_tree), SCHEMA, random_entities(np.random.default_rng(0), 2, 1))
@@ -372,16 +365,13 @@ def test_a_workload_is_read_as_every_matrix():
     labelled = pd.DataFrame(workload.toarray(), index=[f"cell {i}" for i in range(workload.shape[0])])
     P = blue(Problem(SCHEMA, {level: {"total": 1.0} for level in spine.levels}, desired, spine=spine))
     for wrong, words in ((labelled, "the workload has labels"), (workload * np.nan, "the workload holds NaN")):
-        with pytest.raises(ValueError, match=words):
-            allocate_budget(SCHEMA, spine, tables, desired, wrong, [1, 2, 3])
-        with pytest.raises(ValueError, match=words):
-            workload_variances(P, wrong)
+        refuses(words, allocate_budget, SCHEMA, spine, tables, desired, wrong, [1, 2, 3])
+        refuses(words, workload_variances, P, wrong)
 
 
 def test_allocation_refuses_bad_targets_and_says_when_it_has_not_converged():
     _, spine, tables, desired, workload = allocation_case(0)
-    with pytest.raises(ValueError, match="targets must be 3 positive numbers"):
-        allocate_budget(SCHEMA, spine, tables, desired, workload, [1.0, 2.0])
+    refuses("targets must be 3 positive numbers", allocate_budget, SCHEMA, spine, tables, desired, workload, [1.0, 2.0])
     twice = {level: [*row, *row] for level, row in tables.items()}
     with pytest.raises(ValueError, match="a table is given twice at one geolevel"):
         allocate_budget(SCHEMA, spine, twice, desired, workload, [1, 2, 3])

@@ -17,6 +17,7 @@ from blue_solvers.streaming import DamagedError, Partitions, partition, stream
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
 from tests.helpers.partitioned import invented_problem
+from tests.helpers.refused import refuses
 from tests.helpers.refused_commands import refusal
 from tests.helpers.spines import consistent_measurements
 
@@ -115,8 +116,7 @@ def test_a_hostile_result_is_refused(change: dict[str, Any], message: str, tmp_p
     said = json.loads(path.read_text())
     del said["sha256"]
     path.write_text(seal_json({**said, **change}))
-    with pytest.raises(ValueError, match=message):
-        Result(tmp_path / "result")
+    refuses(message, Result, tmp_path / "result")
 
 
 @pytest.mark.few(1)
@@ -187,10 +187,8 @@ def test_no_writer_takes_a_geolevel_that_is_a_path(level: str, tmp_path: Path) -
     problem = Problem(settings.schema, settings.variances(), spine=spine)
     y = np.zeros(problem.observed.size)
     P = blue(problem)
-    with pytest.raises(ValueError, match="cannot name a file"):
-        partition(place / "in", problem, y, at="State")
-    with pytest.raises(ValueError, match="cannot name a file"):
-        write_result(place / "result", P, P @ y, np.sqrt(P.variances()), settings)
+    refuses("cannot name a file", partition, place / "in", problem, y, at="State")
+    refuses("cannot name a file", write_result, place / "result", P, P @ y, np.sqrt(P.variances()), settings)
     assert list(place.iterdir()) == []
     assert outside(place) == set()
 

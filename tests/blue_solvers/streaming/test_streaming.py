@@ -27,6 +27,7 @@ from tests.helpers.partitioned import (
     peak_of_the_second,
     require_the_bytes_after_kills,
 )
+from tests.helpers.refused import refuses
 from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
 
 
@@ -128,8 +129,7 @@ def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: st
     stream(tmp_path / "agree", tmp_path / "agreed")
     values[wrong]["total" if wrong == "A" else "q"][0, 0] += 1
     partition_source(tmp_path / "in", *arguments, at=at)
-    with pytest.raises(ValueError, match="values known exactly contradict one another: others put table"):
-        stream(tmp_path / "in", tmp_path / "out")
+    refuses("values known exactly contradict one another: others put table", stream, tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     stream(tmp_path / "agree", tmp_path / "out")
     assert digests(tmp_path / "out") == digests(tmp_path / "agreed")
@@ -249,10 +249,8 @@ def test_refusals(job, tmp_path: Path) -> None:
         stream(folder / "in", tmp_path / "out", memory=10)
     with pytest.raises(DamagedError, match=r"manifest\.json is missing"):
         stream(tmp_path, tmp_path / "out")
-    with pytest.raises(ValueError, match="the work of another input, or of other wishes"):
-        stream(folder / "in", folder / "out", variances=False)
-    with pytest.raises(ValueError, match="nothing says where to cut"):
-        partition(tmp_path / "in", problem, y)
+    refuses("the work of another input, or of other wishes", stream, folder / "in", folder / "out", variances=False)
+    refuses("nothing says where to cut", partition, tmp_path / "in", problem, y)
     with pytest.raises(ValueError, match=r"geolevel 'A/B' cannot name a file"):
         partition(tmp_path / "in", Problem(SCHEMA, {"A/B": {"a": 1.0}}, spine=Spine([-1], ["A/B"])), [1, 2], at="A/B")
     assert not (tmp_path / "in").exists()

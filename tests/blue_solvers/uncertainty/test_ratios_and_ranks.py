@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from blue_solvers.uncertainty.ranks import rank_intervals
 from blue_solvers.uncertainty.ratios import ratio_intervals
 from tests.helpers.effort import examples
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 numbers = st.floats(-1e4, 1e4)
 roots = st.lists(st.floats(-30, 30), min_size=4, max_size=4)
@@ -96,12 +96,9 @@ def test_what_is_no_ratio_is_refused(arguments: tuple) -> None:
 
 
 def test_what_has_no_rank_is_refused() -> None:
-    with pytest.raises(ValueError, match="n estimates and their"):
-        rank_intervals([1.0, 2.0], [[1.0]])
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        rank_intervals([1.0, np.inf], np.eye(2))
-    with pytest.raises(ValueError, match="negative variances"):
-        rank_intervals([1.0, 2.0], -np.eye(2))
+    refuses("n estimates and their", rank_intervals, [1.0, 2.0], [[1.0]])
+    refuses("NaN or infinite", rank_intervals, [1.0, np.inf], np.eye(2))
+    refuses("negative variances", rank_intervals, [1.0, 2.0], -np.eye(2))
 
 
 @examples(50)

@@ -23,6 +23,7 @@ from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
 from tests.helpers.effort import lengths
 from tests.helpers.every import every
+from tests.helpers.refused import refuses
 
 LEVEL = 0.9
 REPLICATES = 2000
@@ -181,11 +182,9 @@ def test_draws_that_do_not_span_the_counts_are_refused_by_name(noise):
 def test_values_that_are_none_are_refused():
     region = confidence_ellipsoid(problem(), TRUTH, all_cells(problem()))
     for bad in (TRUTH[:4], np.ones((3, 3)), np.ones((9, 1, 1)), 5.0):
-        with pytest.raises(ValueError, match="values must have shape"):
-            region.contains(bad)
+        refuses("values must have shape", region.contains, bad)
     for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="values hold NaN or infinite"):
-            region.contains(np.where(np.arange(9) == 3, bad, TRUTH))
+        refuses("values hold NaN or infinite", region.contains, np.where(np.arange(9) == 3, bad, TRUTH))
     with pytest.raises(ValueError, match="a region is around one estimate"):
         confidence_ellipsoid(problem(), np.column_stack([TRUTH, TRUTH]), all_cells(problem()))
 
@@ -208,13 +207,9 @@ def test_bad_requests_are_refused():
         confidence_ellipsoid(given_problem, TRUTH, W, draws=3)
     with pytest.raises(ValueError, match=r"8 draws are too few .* level 0.9: give 9 or more"):
         distribution_free_band(given_problem, TRUTH, W, 0.9, draws=8)
-    with pytest.raises(ValueError, match=r"level is .*: give a number between 0 and 1"):
-        simultaneous_band(given_problem, TRUTH, W, 1.5)
+    refuses(r"level is .*: give a number between 0 and 1", simultaneous_band, given_problem, TRUTH, W, 1.5)
     known = Problem(Schema({"a": 2}), {"a": 0.0, "total": 0.0})
     for region in (functionals, confidence_ellipsoid, simultaneous_band):
-        with pytest.raises(ValueError, match="values known exactly contradict one another by 1 "):
-            region(known, [1.0, 2.0, 4.0], np.eye(3))
-    with pytest.raises(ValueError, match="values known exactly contradict one another by 1 "):
-        intervals(known, [1.0, 2.0, 4.0])
-    with pytest.raises(ValueError, match="draws is -1: give a whole number"):
-        distribution_free_ellipsoid(given_problem, TRUTH, W, draws=-1)
+        refuses("values known exactly contradict one another by 1 ", region, known, [1.0, 2.0, 4.0], np.eye(3))
+    refuses("values known exactly contradict one another by 1 ", intervals, known, [1.0, 2.0, 4.0])
+    refuses("draws is -1: give a whole number", distribution_free_ellipsoid, given_problem, TRUTH, W, draws=-1)

@@ -11,6 +11,7 @@ from blue_solvers.verification import Fit, fit_of_estimate
 from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms import add_noise
 from tests.helpers.effort import lengths
+from tests.helpers.refused import refuses
 
 SCHEMA = Schema({"sex": 2, "age": 10, "race": 12})
 TABLES = {"total": 1.0, "sex": 2.0, "sex * age": 3.0, "age * race": 4.0, "detailed": 9.0}
@@ -134,12 +135,10 @@ def test_numbers_that_mean_nothing_are_refused() -> None:
     assert fit.outliers(np.int64(0)) == fit.furthest(0) == []
     for k in (-1, 2.5, True, "3", np.nan):
         for asked in (fit.outliers, fit.furthest):
-            with pytest.raises(ValueError, match=r"k is .*: give a whole number of 0 or more"):
-                asked(k)  # type: ignore[arg-type]
+            refuses(r"k is .*: give a whole number of 0 or more", asked, k)
     for share in (0, 1, 80, -0.1, np.nan):
         for what in ("power", "level"):
-            with pytest.raises(ValueError, match=f"{what} "):
-                fit.minimal_detectable_error(**{what: share})
+            refuses(f"{what} ", fit.minimal_detectable_error, **{what: share})
 
 
 def test_cells_that_nothing_checks_say_so() -> None:
@@ -175,12 +174,10 @@ def test_laplace_noise_is_judged_by_replicates(draws: int) -> None:
 
 def test_bad_input_is_refused_by_name() -> None:
     problem = gallery.toy()
-    with pytest.raises(ValueError, match=r"variances must have shape \(4,\)"):
-        fit_of_estimate(problem, np.zeros(4), np.zeros(4), np.zeros(3))
+    refuses(r"variances must have shape \(4,\)", fit_of_estimate, problem, np.zeros(4), np.zeros(4), np.zeros(3))
     with pytest.raises(ValueError, match="table 'B', cell \\(B=0\\) of y is not finite"):
         fit_of_estimate(problem, [np.nan, 0, 0, 0], np.zeros(4), np.zeros(4))
-    with pytest.raises(ValueError, match="draws is -1: give a whole number of 1 or more"):
-        estimate_and_fit(problem, np.zeros(4), draws=-1)
+    refuses("draws is -1: give a whole number of 1 or more", estimate_and_fit, problem, np.zeros(4), draws=-1)
     fit = fit_of_estimate(problem, np.zeros(4), np.zeros(4), np.full(4, 0.5))
     with pytest.raises(ValueError, match="no spine"):
         _ = fit.by_geolevel

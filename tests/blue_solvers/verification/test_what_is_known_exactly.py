@@ -16,6 +16,7 @@ from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from tests.helpers.effort import lengths
 from tests.helpers.every import every
+from tests.helpers.refused import refuses
 
 FEW, MANY = 6, 2_100  # levels: whose counts are listed, and whose are not
 FIXING = [([1.0, 0.0], [0.0, 1.0]), ([1.0, 1.0], [1.0, -1.0]), ([3.0, 0.5], [0.25, -7.0])]
@@ -70,8 +71,7 @@ def test_a_cell_that_holds_something_and_is_known_to_be_empty(kind: str, levels:
     counts = np.arange(1.0, 1 + problem.domain.size)
     M = problem.marginal_matrix()
     said, cell = M @ counts, 1
-    with pytest.raises(ValueError, match="contradict"):
-        problem.vector(problem.observed.tables(said))
+    refuses("contradict", problem.vector, problem.observed.tables(said))
     emptied = M @ np.where(np.arange(counts.size) == cell, 0.0, counts)
     for x in (said, emptied):
         assert certify(problem, said, x).bound is None
@@ -81,8 +81,7 @@ def test_a_cell_that_holds_something_and_is_known_to_be_empty(kind: str, levels:
     assert proof.bound <= 1e-8
     P = blue(problem)
     for certified in (True, False):
-        with pytest.raises(ValueError, match="known exactly contradict one another"):
-            P.estimate(said, certify=certified)
+        refuses("known exactly contradict one another", P.estimate, said, certify=certified)
     assert np.isfinite(P @ said).all()  # linear in any vector
 
 
@@ -92,8 +91,7 @@ def test_one_exact_value_can_contradict_what_else_is_known() -> None:
     tied = Problem(schema, {"a": 1.0, "total": 0.0}, equalities=([[0, 0, 0, 1]], [5.0]))
     for problem, right in ((empty, 0.0), (tied, 5.0)):
         assert problem.vector({"a": [1.0, 2, 3], "total": right})[3] == right
-        with pytest.raises(ValueError, match="'total'"):
-            problem.vector({"a": [1.0, 2, 3], "total": 6.0})
+        refuses("'total'", problem.vector, {"a": [1.0, 2, 3], "total": 6.0})
 
 
 @every("table", ["b * g", "g * b", "a", "b", "total"])
@@ -168,8 +166,7 @@ def test_weights_that_rounding_would_decide_are_refused() -> None:
     for small in 10.0 ** -np.arange(1, 16):
         equalities = ([[1.0, small]], [2.0])
         if small < 1e-8:
-            with pytest.raises(ValueError, match="equality 0 weighs cells by"):
-                Problem(schema, {"a": 1.0}, equalities=equalities)
+            refuses("equality 0 weighs cells by", Problem, schema, {"a": 1.0}, equalities=equalities)
             continue
         problem = Problem(schema, {"a": 1.0}, equalities=equalities)
         for solver in ("auto", "areas", "two_pass", "dense", "cholesky"):

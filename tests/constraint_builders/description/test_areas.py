@@ -13,7 +13,7 @@ from scipy import sparse
 from constraint_builders import Areas, Problem, Schema, Spine
 from tests.helpers.effort import examples
 from tests.helpers.every import cases, every
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 from tests.helpers.spines import spines
 
 MEMBERS = np.array([[1, 1, 0, 0], [0, 0, 1, 1]])
@@ -108,14 +108,10 @@ def test_refusals_of_what_is_made_of_layers() -> None:
         ("Region", "Leaves"): "no layer 'Leaves'",
     }
     for layers, words in refused.items():
-        with pytest.raises(ValueError, match=words):
-            areas.cross(*layers)
-    with pytest.raises(ValueError, match="there already"):
-        areas.with_layer("Region", [0, 1, 1, 1])
-    with pytest.raises(ValueError, match="1 areas, and 2 names"):
-        areas.with_layer("Place", [[1, 1, 0, 0]], names=["a", "b"])
-    with pytest.raises(ValueError, match="no column 'shop'"):
-        Areas.from_frame({"Region": [0, 1]}, leaf="shop")
+        refuses(words, areas.cross, *layers)
+    refuses("there already", areas.with_layer, "Region", [0, 1, 1, 1])
+    refuses("1 areas, and 2 names", areas.with_layer, "Place", [[1, 1, 0, 0]], names=["a", "b"])
+    refuses("no column 'shop'", Areas.from_frame, {"Region": [0, 1]}, leaf="shop")
     with pytest.raises(TypeError, match="from a data frame"):
         Areas.from_frame([[0, 1]])
 
@@ -181,17 +177,14 @@ def test_zeros_reach_the_leaves_of_an_area_unless_it_weighs_one_by_less_than_0()
 
 def test_a_problem_has_a_spine_or_areas() -> None:
     areas, spine, schema = Areas(2, {}), Spine([-1]), Schema({"sex": 2})
-    with pytest.raises(ValueError, match="give one of spine= and areas="):
-        Problem(schema, {"Leaf": {"sex": 1.0}}, areas=areas, spine=spine)
+    refuses("give one of spine= and areas=", Problem, schema, {"Leaf": {"sex": 1.0}}, areas=areas, spine=spine)
     for wrong in ("x", 3, areas):
         with pytest.raises(TypeError, match="spine must be a Spine, such as"):
             Problem(schema, {"Leaf": {"sex": 1.0}}, spine=wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="areas must be Areas"):
         Problem(schema, {"Leaf": {"sex": 1.0}}, areas=spine)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no layer 'Region' of areas"):
-        Problem(schema, {"Region": {"sex": 1.0}}, areas=areas)
-    with pytest.raises(ValueError, match="not estimable at Leaf '0'"):
-        Problem(schema, {"Leaf": {"total": 1.0}}, {"Leaf": ["sex"]}, areas=areas)
+    refuses("no layer 'Region' of areas", Problem, schema, {"Region": {"sex": 1.0}}, areas=areas)
+    refuses("not estimable at Leaf '0'", Problem, schema, {"Leaf": {"total": 1.0}}, {"Leaf": ["sex"]}, areas=areas)
     with pytest.raises(ValueError, match=r"must have shape \(\), \(2,\) or \(2, 2\)"):
         Problem(schema, {"Leaf": {"sex": [1.0, 2.0, 3.0]}}, areas=areas)
     with pytest.raises(ValueError, match="with areas, tables are named"):

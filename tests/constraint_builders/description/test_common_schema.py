@@ -1,6 +1,5 @@
 """Which variables of several schemas are the same: those of one name and the same labels, or said to be."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +7,7 @@ from constraint_builders import Problem, Schema, joint
 from constraint_builders.description.common_schema import common_schema
 from tests.helpers.effort import examples
 from tests.helpers.every import every
+from tests.helpers.refused import refuses
 
 NAMES = ("owner", "hispanic", "sex")
 LABELS = (("yes", "no"), ("no", "yes"), ("f", "m"), ("0", "1"), ("a", "b", "c"))
@@ -60,10 +60,8 @@ def test_most_pairs_that_have_one_name_and_the_same_labels_are_joined() -> None:
 @every("name", ["ower", "age", "total"])
 def test_what_is_said_of_a_variable_that_no_problem_has_is_refused(name: str) -> None:
     problem = Problem(Schema({"owner": 2}), {"owner": 1.0})
-    with pytest.raises(ValueError, match=repr(name)):
-        joint(problem, problem, recodes={name: "owner"})
-    with pytest.raises(ValueError, match=repr(name)):
-        joint(problem, problem, recodes={"owner": name})
+    refuses(repr(name), joint, problem, problem, recodes={name: "owner"})
+    refuses(repr(name), joint, problem, problem, recodes={"owner": name})
 
 
 def test_every_match_is_said_with_labels_that_differ() -> None:

@@ -1,13 +1,12 @@
 """Covariances that are none are refused."""
 
 import numpy as np
-import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from constraint_builders import Problem, Schema
 from tests.helpers.every import cases, every
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 SCHEMA = Schema({"a": 2})
 GOOD = np.array([[2.0, 0.5, 0], [0.5, 1.0, 0.1], [0, 0.1, 3.0]])
@@ -39,10 +38,8 @@ def changed(i: int, j: int, value: float) -> np.ndarray:
     (np.diag([1.0, 1e-310, 1.0]), "diagonal of the covariance is 1e-310, below 1e-100: measure in smaller units"),
 )
 def test_refused(matrix: np.ndarray, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Problem(SCHEMA, OBSERVED, covariance=matrix)
-    with pytest.raises(ValueError, match=message):
-        Problem(SCHEMA, OBSERVED, covariance=sparse.csr_array(matrix))
+    refuses(message, Problem, SCHEMA, OBSERVED, covariance=matrix)
+    refuses(message, Problem, SCHEMA, OBSERVED, covariance=sparse.csr_array(matrix))
 
 
 @refused(
@@ -57,10 +54,8 @@ def test_operators_refused(matrix: np.ndarray) -> None:
 
 def test_variances_must_agree_with_the_diagonal() -> None:
     assert Problem(SCHEMA, {"a": [2.0, 1.0], "total": 3.0}, covariance=GOOD).observed.size == 3
-    with pytest.raises(ValueError, match="differ from the covariance's diagonal"):
-        Problem(SCHEMA, {"a": 2.0, "total": 3.0}, covariance=GOOD)
+    refuses("differ from the covariance's diagonal", Problem, SCHEMA, {"a": 2.0, "total": 3.0}, covariance=GOOD)
 
 
 def test_no_variance_and_no_covariance() -> None:
-    with pytest.raises(ValueError, match="no variance for table 'total'"):
-        Problem(SCHEMA, {"a": 1.0, "total": None})
+    refuses("no variance for table 'total'", Problem, SCHEMA, {"a": 1.0, "total": None})

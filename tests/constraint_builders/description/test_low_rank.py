@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse.linalg import LinearOperator
 
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 D = np.array([2.0, 0.5, 1.0])
 U = np.array([[1.0, 0.0], [2.0, -1.0], [0.0, 3.0]])
@@ -42,8 +42,7 @@ def test_a_problem_reads_it() -> None:
     assert problem.unmeasured.tolist() == [False, True, False]
     with pytest.raises(ValueError, match="differ from the covariance's diagonal"):
         Problem(Schema({"a": 2}), {"a": None, "total": 1.0}, covariance=LowRankPlusDiagonal([1, 1, 1], U))
-    with pytest.raises(ValueError, match=r"must have shape \(4, 4\)"):
-        Problem.from_matrix(np.ones((1, 4)), LowRankPlusDiagonal([1, 1, 1], U))
+    refuses(r"must have shape \(4, 4\)", Problem.from_matrix, np.ones((1, 4)), LowRankPlusDiagonal([1, 1, 1], U))
 
 
 @refused(
@@ -61,8 +60,7 @@ def test_refused(diagonal: np.ndarray, factor: np.ndarray) -> None:
 
 
 def test_no_inverse_with_exact_cells() -> None:
-    with pytest.raises(ValueError, match="cell 2 is known exactly"):
-        LowRankPlusDiagonal([1.0, 1.0, 0.0], U * [[1], [1], [0]]).solve(np.ones(3))
+    refuses("cell 2 is known exactly", LowRankPlusDiagonal([1.0, 1.0, 0.0], U * [[1], [1], [0]]).solve, np.ones(3))
 
 
 def test_memberships_are_numbers_in_factors_and_vectors() -> None:

@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from constraint_builders.description.reals import (
 )
 from tests.helpers.every import every
 from tests.helpers.numbers_alike import NO_NUMBERS, dyadic, kinds_of
+from tests.helpers.refused import refuses
 
 RATIONALS = dyadic(-1000, 900, 40) | dyadic(-8, 8, 8)
 
@@ -47,10 +47,8 @@ def test_arrays_of_every_kind_hold_the_same_floats(values: list[Fraction]) -> No
 @every("bad", NO_NUMBERS)
 def test_no_number_is_refused_by_name(bad: Any) -> None:
     for read in (real_number, positive_number, share, unit_number):
-        with pytest.raises(ValueError, match=r"^x is .*: give a number, not "):
-            read(bad, "x")
-    with pytest.raises(ValueError, match=r"^x is .*: give a whole number of 0 or more"):
-        whole_number(bad, "x", 0)
+        refuses(r"^x is .*: give a number, not ", read, bad, "x")
+    refuses(r"^x is .*: give a whole number of 0 or more", whole_number, bad, "x", 0)
 
 
 @every(
@@ -77,23 +75,20 @@ def test_no_number_is_refused_by_name(bad: Any) -> None:
     ],
 )
 def test_arrays_of_something_else_are_refused_by_name(bad: Any) -> None:
-    with pytest.raises(ValueError, match=r"^(an entry of )?x (is|does not hold|holds)"):
-        real_array(bad, "x")
+    refuses(r"^(an entry of )?x (is|does not hold|holds)", real_array, bad, "x")
 
 
 def test_masks_are_refused_unless_they_hide_nothing() -> None:
     masked = np.ma.array([1.0, 2.0], mask=[False, True])
     for values in (masked, [masked, masked], [[1.0, np.ma.masked]], np.ma.array([[1, 2]], mask=[[1, 0]])):
-        with pytest.raises(ValueError, match="x is a masked array"):
-            real_array(values, "x")
+        refuses("x is a masked array", real_array, values, "x")
     assert real_array(np.ma.array([1, 2], mask=[0, 0]), "x").tolist() == [1, 2]
 
 
 def test_truth_values_are_numbers_only_where_they_are_allowed() -> None:
     assert real_array(np.eye(2, dtype=bool), "x", truth_values=True).tolist() == [[1, 0], [0, 1]]
     assert real_array([True, 2.5], "x", truth_values=True).tolist() == [1, 2.5]
-    with pytest.raises(ValueError, match="x does not hold numbers but truth values"):
-        real_array(np.eye(2, dtype=bool), "x")
+    refuses("x does not hold numbers but truth values", real_array, np.eye(2, dtype=bool), "x")
 
 
 def test_a_float_array_is_not_copied() -> None:
@@ -108,36 +103,28 @@ def test_infinity_of_any_kind_is_infinity(value: Any) -> None:
 
 def test_numbers_beyond_floats_are_refused() -> None:
     for large in (10**400, -(10**400), Fraction(10**400), np.longdouble("1e4000"), Decimal("1e400"), 10**5000):
-        with pytest.raises(ValueError, match=r"x is .*too large for a float"):
-            real_number(large, "x")
+        refuses(r"x is .*too large for a float", real_number, large, "x")
     for small in (Fraction(1, 10**400), np.longdouble("1e-4000"), Decimal("1e-400")):
-        with pytest.raises(ValueError, match=r"x is .*too small for a float"):
-            real_number(small, "x")
+        refuses(r"x is .*too small for a float", real_number, small, "x")
 
 
 @every("bad", [0, -2, np.inf, np.nan])
 def test_ranges_of_single_numbers(bad: float) -> None:
-    with pytest.raises(ValueError, match=r"x is .*: give a positive, finite number"):
-        positive_number(bad, "x")
-    with pytest.raises(ValueError, match="between 0 and 1, both excluded"):
-        share(bad, "x")
+    refuses(r"x is .*: give a positive, finite number", positive_number, bad, "x")
+    refuses("between 0 and 1, both excluded", share, bad, "x")
     assert positive_number(5e-324, "x") == 5e-324
     assert (unit_number(0, "x"), unit_number(1, "x")) == (0, 1)
     assert 0 < share(np.nextafter(0, 1), "x") < share(np.nextafter(1, 0), "x") < 1
-    with pytest.raises(ValueError, match="both excluded"):
-        share(1, "x")
+    refuses("both excluded", share, 1, "x")
     for outside in (-1e-300, 1 + 1e-15, np.nan):
-        with pytest.raises(ValueError, match="give a number from 0 to 1"):
-            unit_number(outside, "x")
+        refuses("give a number from 0 to 1", unit_number, outside, "x")
 
 
 def test_whole_numbers() -> None:
     for kind in (int, np.int8, np.uint64):
         assert whole_number(kind(3), "x", 3) == 3
-        with pytest.raises(ValueError, match=r"x is .*: give a whole number of 4 or more"):
-            whole_number(kind(3), "x", 4)
-    with pytest.raises(ValueError, match="give a whole number"):
-        whole_number(3.0, "x", 0)
+        refuses(r"x is .*: give a whole number of 4 or more", whole_number, kind(3), "x", 4)
+    refuses("give a whole number", whole_number, 3.0, "x", 0)
 
 
 @every("values", [[1, -2], [1.0, -2.0], np.array([1, -2], dtype=object), [Fraction(1), -2]])
@@ -151,11 +138,9 @@ def test_whole_arrays_are_exact_and_refuse_what_is_not() -> None:
     assert whole_array([2**60 + 1], "x").tolist() == [2**60 + 1]
     assert whole_array(np.array([2**60 + 1, 1.0], dtype=object), "x").tolist() == [2**60 + 1, 1]
     for large in ([1e300], [2**63], np.array([2**63], dtype=np.uint64), [10**30], [2**61, -(2**61), 2**61]):
-        with pytest.raises(ValueError, match=r"x holds .*: whole numbers so large"):
-            whole_array(large, "x")
+        refuses(r"x holds .*: whole numbers so large", whole_array, large, "x")
     for broken in ([0.5], [np.nan], [np.inf]):
-        with pytest.raises(ValueError, match="x must hold whole numbers"):
-            whole_array(broken, "x")
+        refuses("x must hold whole numbers", whole_array, broken, "x")
 
 
 def test_values_are_shown_on_one_short_line() -> None:

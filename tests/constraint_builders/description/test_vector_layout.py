@@ -11,6 +11,7 @@ from constraint_builders import Problem, Schema
 from constraint_builders.description.layout import Layout
 from tests.helpers.every import cases, every
 from tests.helpers.oracles.invent import Kind, some_with
+from tests.helpers.refused import refuses
 
 PROBLEM = Problem(Schema({"a": 2, "b": 3}), {"b * a": 1.0, "total": 1.0, "b": 2.0})
 LAYOUT = PROBLEM.observed
@@ -31,8 +32,7 @@ def test_the_table_of_another_shape_is_the_one_that_is_named(name: str, columns:
     if shape == LAYOUT.shape(name) + columns:
         assert spoil == "a cell more"  # of a total, which has one
         return
-    with pytest.raises(ValueError, match=rf"table '{re.escape(name)}' must have shape"):
-        LAYOUT.vector(tables)
+    refuses(rf"table '{re.escape(name)}' must have shape", LAYOUT.vector, tables)
 
 
 def test_tables_are_views() -> None:
@@ -72,29 +72,23 @@ def test_cells_are_located_and_described() -> None:
 )
 def test_wrong_tables_are_refused(change: dict, message: str) -> None:
     tables = {"b * a": np.ones((3, 2)), "total": 6.0, "b": [2.0, 2, 2]} | change
-    with pytest.raises(ValueError, match=message):
-        LAYOUT.vector(tables)
+    refuses(message, LAYOUT.vector, tables)
 
 
 def test_missing_table_is_named() -> None:
-    with pytest.raises(ValueError, match="no values for 'total', 'b'"):
-        LAYOUT.vector({"detailed": np.ones((2, 3))})
+    refuses("no values for 'total', 'b'", LAYOUT.vector, {"detailed": np.ones((2, 3))})
     many = Layout([f"t{i}" for i in range(12)], [(1,)] * 12)
-    with pytest.raises(ValueError, match=r"no values for 't1', .*, 't8' and 3 more: give every table"):
-        many.vector({"t0": [1.0]})
+    refuses(r"no values for 't1', .*, 't8' and 3 more: give every table", many.vector, {"t0": [1.0]})
 
 
 @every("shape", [(9,), (11,), (2, 10), (10, 1, 1), ()])
 def test_vector_of_wrong_length_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="this layout cuts vectors of shape"):
-        LAYOUT.tables(np.zeros(shape))
+    refuses("this layout cuts vectors of shape", LAYOUT.tables, np.zeros(shape))
 
 
 def test_two_names_of_one_table_are_refused() -> None:
-    with pytest.raises(ValueError, match="names of one table"):
-        Problem(Schema({"a": 2, "b": 3}), {"a * b": 1.0, "detailed": 1.0})
-    with pytest.raises(ValueError, match="names of one table"):
-        Layout(["x", "x"], [(1,), (1,)])
+    refuses("names of one table", Problem, Schema({"a": 2, "b": 3}), {"a * b": 1.0, "detailed": 1.0})
+    refuses("names of one table", Layout, ["x", "x"], [(1,), (1,)])
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(), (2,)]))

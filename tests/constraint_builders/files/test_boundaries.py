@@ -10,6 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from constraint_builders.files.boundaries import Boundaries, write_geoparquet
+from tests.helpers.refused import refuses
 from tests.helpers.shapes import NAD83, polygon
 
 SQUARE = [[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0], [0.0, 0.0]]
@@ -48,8 +49,7 @@ def test_shapes_are_opened_up_to_their_rings(boundaries: Boundaries) -> None:
     found = [[[ring.tolist() for ring in polygon] for polygon in shape] for shape in boundaries.polygons(CODES)]
     assert found == [[[SQUARE, HOLE]], [[SQUARE], [HOLE]], [[HOLE]]]
     line = Boundaries(pl.DataFrame({"geoid": ["44"]}), pl.Series([struct.pack("<BII", 1, 2, 0)]), None)
-    with pytest.raises(ValueError, match="a shape is no polygon"):
-        line.polygons(["44"])
+    refuses("a shape is no polygon", line.polygons, ["44"])
 
 
 def test_blocks_of_the_spine_are_found_by_their_geoids(boundaries: Boundaries) -> None:
@@ -63,11 +63,9 @@ def test_blocks_of_the_spine_are_found_by_their_geoids(boundaries: Boundaries) -
 def test_what_is_not_there_once_is_named(boundaries: Boundaries) -> None:
     with pytest.raises(ValueError, match="no shape is that of '44005', nor 1 others: no column has the codes of all"):
         boundaries.of(["44005", CODES[0], "44007", "44005"])
-    with pytest.raises(ValueError, match="2 shapes are those of 'b': make one of them"):
-        boundaries.of(["a", "b"])
+    refuses("2 shapes are those of 'b': make one of them", boundaries.of, ["a", "b"])
     numbers = Boundaries(pl.DataFrame({"ID": ["1", "2"], "DISTRICT": ["2", "1"]}), boundaries.shapes[:2], None)
-    with pytest.raises(ValueError, match="columns 'ID' and 'DISTRICT' both have the codes of all places"):
-        numbers.of(["1", "2"])
+    refuses("columns 'ID' and 'DISTRICT' both have the codes of all places", numbers.of, ["1", "2"])
 
 
 def test_shapes_that_geoparquet_does_not_know_are_refused(tmp_path: Path) -> None:

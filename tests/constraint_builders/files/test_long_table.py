@@ -30,7 +30,7 @@ from constraint_builders.files import (
 from constraint_builders.files.new_files import replacing
 from noise_mechanisms.laws import Rounding
 from tests.helpers.every import cases, every
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
 PROBLEM = Problem(
@@ -93,8 +93,7 @@ def test_what_a_table_would_lose_is_not_written(more: dict[str, Any], y: list[fl
     """An empty value is read as one that was not measured."""
     variance = more["noise"].variance if "noise" in more else 1.0
     problem = Problem(Schema({"sex": 2}), {"total": variance, "sex": variance}, **more)
-    with pytest.raises(ValueError, match=message):
-        measurements_frame(problem, y)
+    refuses(message, measurements_frame, problem, y)
 
 
 def test_the_columns_say_what_each_cell_is() -> None:
@@ -221,12 +220,10 @@ BAD = [
 @pytest.mark.parametrize(("change", "message"), BAD)
 def test_bad_rows_are_refused_by_place(change: Any, message: str, tmp_path: Path) -> None:
     frame = change(measurements_frame(PROBLEM, Y).with_columns(pl.col("table", "sex", "age").cast(pl.String)))
-    with pytest.raises(ValueError, match=f"data frame: {message}"):
-        read_long_table(frame, SCHEMA)
+    refuses(f"data frame: {message}", read_long_table, frame, SCHEMA)
     write_frame(frame, tmp_path / "bad.csv")
     below_header = re.sub(r"(?<=row )\d+|(?<=rows )\d+|(?<= and )\d+", lambda row: str(int(row[0]) + 1), message)
-    with pytest.raises(ValueError, match=rf"bad\.csv: {below_header}"):
-        read_long_table(tmp_path / "bad.csv", SCHEMA)
+    refuses(rf"bad\.csv: {below_header}", read_long_table, tmp_path / "bad.csv", SCHEMA)
 
 
 @pytest.mark.parametrize("name", ["value", "variance"])
@@ -257,8 +254,7 @@ def test_what_is_no_number_is_never_read_as_one(name: str, dtype: Any, held: str
     typed = frame.with_columns(other.alias(name))
     write_frame(typed, tmp_path / "typed.parquet")
     for source in (typed, tmp_path / "typed.parquet", typed.to_arrow()):
-        with pytest.raises(ValueError, match=f"column '{name}' holds {held}: give numbers"):
-            read_long_table(source, SCHEMA)
+        refuses(f"column '{name}' holds {held}: give numbers", read_long_table, source, SCHEMA)
 
 
 @every("dtype", [pl.Int8, pl.UInt64, pl.Int128, pl.Float32, pl.Decimal(20, 2), pl.String, pl.Categorical])
@@ -273,8 +269,7 @@ def test_numbers_of_every_type_are_numbers(dtype: Any) -> None:
 @every(("dtype", "held"), [(pl.Float64, "decimal numbers"), (pl.Duration("us"), "durations")])
 def test_labels_are_text_or_whole_numbers(name: str, dtype: Any, held: str) -> None:
     frame = measurements_frame(PROBLEM, Y).with_columns(pl.lit(1).cast(dtype).alias(name))
-    with pytest.raises(ValueError, match=f"column '{name}' holds {held}: labels are text or whole numbers"):
-        read_long_table(frame, SCHEMA)
+    refuses(f"column '{name}' holds {held}: labels are text or whole numbers", read_long_table, frame, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -292,8 +287,7 @@ def test_labels_are_text_or_whole_numbers(name: str, dtype: Any, held: str) -> N
 def test_text_that_floating_point_cannot_hold_is_refused(name: str, text: str, reason: str, tmp_path: Path) -> None:
     frame = measurements_frame(PROBLEM, Y).cast({"value": pl.String, "variance": pl.String})
     write_frame(where(5, name, text)(frame), tmp_path / "noisy.csv")
-    with pytest.raises(ValueError, match=rf"\(age=0\): {name} '{text}' {reason} \(row 7\)"):
-        read_long_table(tmp_path / "noisy.csv", SCHEMA)
+    refuses(rf"\(age=0\): {name} '{text}' {reason} \(row 7\)", read_long_table, tmp_path / "noisy.csv", SCHEMA)
 
 
 FRAME = measurements_frame(PROBLEM, Y)
@@ -363,8 +357,7 @@ def test_what_tables_and_problems_cannot_be_is_refused(call: Callable[[], Any]) 
 )
 def test_unreadable_files_are_refused_by_name(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{name}: {message}"):
-        read_long_table(tmp_path / name)
+    refuses(rf"{name}: {message}", read_long_table, tmp_path / name)
 
 
 def test_other_sources_are_refused(tmp_path: Path) -> None:

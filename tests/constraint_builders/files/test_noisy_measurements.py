@@ -18,6 +18,7 @@ from constraint_builders.files import (
     write_noisy_measurements,
 )
 from noise_mechanisms import add_noise
+from tests.helpers.refused import refuses
 from tests.helpers.state_files import SETTINGS, STATE, noisy, part, read, small_problem
 
 
@@ -192,8 +193,7 @@ def test_constraints_are_sorted_into_zeros_exact_counts_and_the_rest(folder: Pat
 
 def test_exact_counts_that_contradict_are_refused(folder: Path) -> None:
     add_constraints(folder, [constraint("total", "=", [11]), constraint("again", "=", [12])])
-    with pytest.raises(ValueError, match="again_con of Block '0440031': another constraint says another 'total'"):
-        read(folder)
+    refuses("again_con of Block '0440031': another constraint says another 'total'", read, folder)
 
 
 def test_bounds_never_replace_a_measurement_of_the_same_name(folder: Path) -> None:
@@ -224,13 +224,10 @@ def test_a_part_of_the_country_leaves_out_what_counts_others_too(tmp_path: Path)
     assert branches.problem.spine is not None
     assert branches.problem.spine.levels == ("US", "State", "County", "Block")
     assert ("US", "detailed") not in branches.problem.observed.names
-    with pytest.raises(ValueError, match="nothing was measured within 045"):
-        read(tmp_path / "us", within=["045"])
-    with pytest.raises(ValueError, match="nothing was measured within 145: no geocode begins so"):
-        read(tmp_path / "us", within=["044", "145"])
+    refuses("nothing was measured within 045", read, tmp_path / "us", within=["045"])
+    refuses("nothing was measured within 145: no geocode begins so", read, tmp_path / "us", within=["044", "145"])
     for prefixes in ([""], ["044", ""]):
-        with pytest.raises(ValueError, match="within '' names no geounits: give the first characters"):
-            read(tmp_path / "us", within=prefixes)
+        refuses("within '' names no geounits: give the first characters", read, tmp_path / "us", within=prefixes)
 
 
 @pytest.mark.parametrize("level", ["County", "Block"])
@@ -244,10 +241,7 @@ def test_a_folder_without_the_files_of_a_measured_geolevel_is_refused(level: str
             (folder / f"{level}.parquet" / "DPQuery").mkdir(parents=True)
         elif how == "a plain file":
             (folder / f"{level}.parquet").write_bytes(b"")
-    with pytest.raises(
-        ValueError, match=f"the settings measure '.*' at '{level}', and there is nothing in {level}.par"
-    ):
-        read(folder)
+    refuses(f"the settings measure '.*' at '{level}', and there is nothing in {level}.par", read, folder)
 
 
 def test_geolevels_that_the_settings_do_not_measure_may_be_missing(folder: Path) -> None:
@@ -328,23 +322,18 @@ def test_wrong_files_are_refused_by_file_row_and_column(change: pl.Expr, message
 def test_missing_columns_and_damaged_files_are_named(folder: Path) -> None:
     rows = pl.read_parquet(part(folder), hive_partitioning=False)
     rows.drop("variance").write_parquet(part(folder))
-    with pytest.raises(ValueError, match=r"part-0\.parquet: column 'variance' is missing: there are geocode"):
-        read(folder)
+    refuses(r"part-0\.parquet: column 'variance' is missing: there are geocode", read, folder)
     part(folder).write_bytes(b"PAR1 but not really")
-    with pytest.raises(ValueError, match=r"part-0\.parquet: not readable as a table"):
-        read(folder)
+    refuses(r"part-0\.parquet: not readable as a table", read, folder)
 
 
 def test_missing_partitions_folders_and_geolevels_are_named(folder: Path, tmp_path: Path) -> None:
     rows = pl.read_parquet(part(folder), hive_partitioning=False)
     rows.filter(pl.col("geocode").str.starts_with("044001")).write_parquet(part(folder))
-    with pytest.raises(ValueError, match="County '044003' has no geounits below it"):
-        read(folder)
+    refuses("County '044003' has no geounits below it", read, folder)
     (folder / "Tract.parquet").mkdir()
-    with pytest.raises(ValueError, match=r"geolevel 'Tract' is not in the settings, which have US, State"):
-        read(folder)
-    with pytest.raises(ValueError, match=r"there are no folders <Geolevel>\.parquet/DPQuery"):
-        read(tmp_path)
+    refuses(r"geolevel 'Tract' is not in the settings, which have US, State", read, folder)
+    refuses(r"there are no folders <Geolevel>\.parquet/DPQuery", read, tmp_path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         read(tmp_path / "nowhere")
 
@@ -356,8 +345,7 @@ def test_a_country_without_some_of_its_states_is_refused(tmp_path: Path) -> None
     for level in ("State", "County", "Block"):
         for kind in (tmp_path / "us" / f"{level}.parquet").iterdir():
             shutil.rmtree(kind / "State=144")
-    with pytest.raises(ValueError, match=r"US '' counts 1,\d+ in table 'detailed', its 1 children \d+: no noise"):
-        read(tmp_path / "us")
+    refuses(r"US '' counts 1,\d+ in table 'detailed', its 1 children \d+: no noise", read, tmp_path / "us")
     assert read(tmp_path / "us", within=["044"]).problem.spine is not None
 
 
@@ -379,14 +367,12 @@ def test_numbers_of_every_type_are_read_as_they_are(dtype: Any, folder: Path) ->
 
 def test_whole_numbers_of_128_bits_are_refused(folder: Path) -> None:
     rewrite(part(folder), pl.col("value").cast(pl.List(pl.Int128)))
-    with pytest.raises(ValueError, match=r"part-0\.parquet: not readable as a table: Integers with more than 64 bits"):
-        read(folder)
+    refuses(r"part-0\.parquet: not readable as a table: Integers with more than 64 bits", read, folder)
 
 
 def test_names_of_columns_are_no_names_of_variables(folder: Path) -> None:
     settings = dataclasses.replace(SETTINGS, schema=Schema({"sex": 2, "sign": 3}))
-    with pytest.raises(ValueError, match="variable 'sign' has the name of a column of measurement files: rename it"):
-        read(folder, settings)
+    refuses("variable 'sign' has the name of a column of measurement files: rename it", read, folder, settings)
     budget = dataclasses.replace(SETTINGS.budget, losses={})  # its tables are of other variables
     named_row = dataclasses.replace(SETTINGS, schema=Schema({"row": 2, "position": 3}), budget=budget)
     rewrite(part(folder), pl.lit("*").alias("row"))
@@ -397,12 +383,10 @@ def test_another_schema_is_refused(folder: Path) -> None:
     settings = production_settings("pl94_us_units")
     losses = {level: settings.budget.losses[level] for level in ("State", "County", "Block")}
     settings = dataclasses.replace(settings, budget=Budget(losses))
-    with pytest.raises(ValueError, match=r"query_shape \[2, 3\], but table 'detailed' has \[2\]"):
-        read(folder, settings)
+    refuses(r"query_shape \[2, 3\], but table 'detailed' has \[2\]", read, folder, settings)
     for level in ("County", "Block"):
         rewrite(part(folder, level), pl.lit(None).alias("query_shape"))
-    with pytest.raises(ValueError, match=r"6 values, but table 'detailed' has 2 cells: is the schema the file's\?"):
-        read(folder, settings)
+    refuses(r"6 values, but table 'detailed' has 2 cells: is the schema the file's\?", read, folder, settings)
 
 
 def test_the_writer_refuses_what_the_layout_cannot_hold(tmp_path: Path) -> None:
@@ -416,8 +400,7 @@ def test_the_writer_refuses_what_the_layout_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one variance for each table of a geounit"):
         write_noisy_measurements(tmp_path / "out", uneven, noisy(uneven))
     plain = Problem(SETTINGS.schema, {"total": 1.0})
-    with pytest.raises(ValueError, match="this problem has no spine"):
-        write_noisy_measurements(tmp_path / "out", plain, [1.0])
+    refuses("this problem has no spine", write_noisy_measurements, tmp_path / "out", plain, [1.0])
     (tmp_path / "out").mkdir()
     with pytest.raises(FileExistsError, match="it is there already"):
         write_noisy_measurements(tmp_path / "out", problem, noisy(problem))
@@ -436,8 +419,7 @@ def test_names_from_data_never_lead_out_of_the_folder(level: str, code: str, mes
     problem = Problem(SETTINGS.schema, {level: {"total": 1.0}, "Block": {"detailed": 1.0}}, spine=spine)
     place = tmp_path / "a" / "b"
     place.mkdir(parents=True)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        write_noisy_measurements(place / "out", problem, np.zeros(problem.observed.size))
+    refuses(re.escape(message), write_noisy_measurements, place / "out", problem, np.zeros(problem.observed.size))
     assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
     assert list(place.iterdir()) == []
 

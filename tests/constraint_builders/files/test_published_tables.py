@@ -15,6 +15,7 @@ from constraint_builders.files import production_settings
 from constraint_builders.files.published_tables import PRODUCTS, product_of, published_name, published_tables
 from tests.helpers.every import cases, every
 from tests.helpers.places import DHC_SETTINGS, TABLE_CATALOGUE
+from tests.helpers.refused import refuses
 
 SETTINGS = {
     "pl94_persons": "pl94_us_persons",
@@ -189,8 +190,7 @@ def test_the_product_of_a_schema_is_the_first_that_has_its_variables() -> None:
     ("", "no published table ''"),
 )
 def test_unknown_tables_are_refused(name: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said.replace("(", r"\(")):
-        published_tables("dhc_persons").table(name)
+    refuses(said.replace("(", r"\("), published_tables("dhc_persons").table, name)
 
 
 @every(
@@ -198,7 +198,5 @@ def test_unknown_tables_are_refused(name: str, said: str) -> None:
     [("P12_050N", "no line"), ("P12_000N", "no line"), ("P12", "is no line"), ("P12_00٣N", "is no line")],
 )
 def test_unknown_lines_are_refused(code: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        published_tables("dhc_persons").line(code)
-    with pytest.raises(ValueError, match="no product 'dhc'"):
-        published_tables("dhc")
+    refuses(said, published_tables("dhc_persons").line, code)
+    refuses("no product 'dhc'", published_tables, "dhc")

@@ -17,7 +17,7 @@ from constraint_builders.files.leaf_table import LeafTable
 from constraint_builders.files.periods import Period, read_period, recoded_periods
 from noise_mechanisms.laws import RandomRounding
 from tests.helpers.every import cases, every
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 from tests.helpers.refused_commands import refusal
 
 HEADER, ROWS = "sex,value,std_error", ["female,100,2", "male,90,3", "total,191,1"]
@@ -119,11 +119,9 @@ def test_sheets_that_may_mislead_are_said_or_refused(tmp_path: Path) -> None:
     """A column is no other for its capitals, a row that is there twice is none that sheets share, hidden is said."""
     again: list[list[Any]] = [["Sex ", "estimate", "SE"], ["f", 19, 1], ["m", 17, 1]]
     path = workbook(tmp_path / "again.xlsx", ["By sex"], again=again)
-    with pytest.raises(ValueError, match=r"cell \(sex=f\) is given twice"):
-        read_tables(path, sheet=["By sex", "again"])
+    refuses(r"cell \(sex=f\) is given twice", read_tables, path, sheet=["By sex", "again"])
     path = workbook(tmp_path / "twice.xlsx", ["By sex"], twice=[*BOOK["By age"], ["0-17", 4, 1]])
-    with pytest.raises(ValueError, match="row 2 is there twice in one sheet"):
-        read_tables(path, sheet=["By sex", "twice"])
+    refuses("row 2 is there twice in one sheet", read_tables, path, sheet=["By sex", "twice"])
     hidden = workbook(tmp_path / "hidden.xlsx", ["Contents", "By sex"], hidden="By sex")
     problem, y = read_tables(hidden)
     assert "sheet 'By sex' is hidden, and is read" in problem.understood.notes
@@ -132,28 +130,23 @@ def test_sheets_that_may_mislead_are_said_or_refused(tmp_path: Path) -> None:
 
 def test_files_that_have_no_notes_lose_no_rows(tmp_path: Path) -> None:
     path = written(tmp_path, "code,region\nr1,A\nr2,A\nr3,B\n\nr4,\n")
-    with pytest.raises(ValueError, match="row 6 below the table: 'r4' would be left out"):
-        LeafTable.read(path, {})
+    refuses("row 6 below the table: 'r4' would be left out", LeafTable.read, path, {})
     path = written(tmp_path, "state,total\nRI,100\n\nVT,\n")
-    with pytest.raises(ValueError, match="row 4 below the table: 'VT' would be left out"):
-        read_exact(path, "state")
+    refuses("row 4 below the table: 'VT' would be left out", read_exact, path, "state")
 
 
 def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, all_of_it = (workbook(tmp_path / f"{n}.xlsx", list(BOOK)[:n]) for n in (2, 3))
     problem, y = read_tables(one)
     assert (problem.observed.names, y.tolist()) == (("total", "sex"), [17, 9, 7])
-    with pytest.raises(ValueError, match="one sheet must hold a table: 'Contents', 'By sex', 'By age' do; say sheet="):
-        read_tables(all_of_it)
+    refuses("one sheet must hold a table: 'Contents', 'By sex', 'By age' do; say sheet=", read_tables, all_of_it)
     problem, y = read_tables(all_of_it, sheet=["By sex", "By age"])
     assert (problem.observed.names, y.tolist()) == (("total", "sex", "age"), [17, 9, 7, 4, 13])
     assert read_tables(all_of_it, sheet="By age")[1].tolist() == [17, 4, 13]
     with pytest.raises(ValueError, match="sheet='By race' is none that holds something: there are 'Contents'"):
         read_tables(all_of_it, sheet="By race")
-    with pytest.raises(ValueError, match="one sheet must hold a table"):
-        read_tables(one, skip_rows=100)
-    with pytest.raises(ValueError, match="skip_rows must be a whole number of 0 or more: got -1"):
-        read_tables(one, skip_rows=-1)
+    refuses("one sheet must hold a table", read_tables, one, skip_rows=100)
+    refuses("skip_rows must be a whole number of 0 or more: got -1", read_tables, one, skip_rows=-1)
     with pytest.raises(TypeError, match="sheet say where a table lies in a file"):
         read_tables(pl.DataFrame({"a": [1]}), sheet="a")
     out = str(tmp_path / "out.csv")
@@ -190,8 +183,7 @@ def test_periods_that_are_no_sums_are_refused() -> None:
         (["2020-S1", "2020-S2"], "quarter", "not shorter than any 'quarter'"),
         (["2020-Q1", "spring"], "year", "'spring' is no period of a year"),
     ):
-        with pytest.raises(ValueError, match=why):
-            recoded_periods("time", labels, [into])
+        refuses(why, recoded_periods, "time", labels, [into])
 
 
 def test_years_are_sums_of_their_quarters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,10 +289,7 @@ def test_numbers_that_may_mean_two_things_are_refused(rows: list[str], said: dic
 @pytest.mark.parametrize("below", ["m,,", "m,,\nolder people,,"])
 def test_a_level_below_an_empty_row_is_no_note(tmp_path: Path, below: str) -> None:
     path = written(tmp_path, f"sex,value,std_error\n*,30,1\nf,10,1\n\n{below}\n")
-    with pytest.raises(
-        ValueError, match=r"below the table: 'm' would be left out: if it is a level take the empty row"
-    ):
-        read_tables(path)
+    refuses(r"below the table: 'm' would be left out: if it is a level take the empty row", read_tables, path)
     said = written(tmp_path, f"sex,value,std_error\n*,19,1\nf,10,1\nm,9,1\n\n{below}\nOur own count of the people,,\n")
     assert "below the table: 'm'" in repr(estimate(*read_tables(said)))
 

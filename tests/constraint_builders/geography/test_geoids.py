@@ -1,7 +1,6 @@
 """Places by GEOID on spines of several kinds, against the digits of the blocks that lie in them."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from constraint_builders.files.tabulated_places import MOVED_IN_TABULATION
 from constraint_builders.geography.geoids import Geoids
 from tests.helpers.effort import examples
 from tests.helpers.every import every
+from tests.helpers.refused import refuses
 
 Block = tuple[int, int, int, int, int, int]  # branch, county, tract, its piece on the spine, group of the spine, number
 
@@ -79,8 +79,7 @@ def test_a_place_of_which_a_part_lies_inside_is_never_taken_for_the_whole(
     taken = {geoid_of(b) for b in found if geoid_of(b)[: WIDTHS[other]] in inside}
     cut = [name for name, own in whole.items() if own & taken and own - taken]
     if cut:
-        with pytest.raises(ValueError, match=f"{level} '{cut[0]}' lies only in part within"):
-            geoids.every(level, sorted(inside))
+        refuses(f"{level} '{cut[0]}' lies only in part within", geoids.every, level, sorted(inside))
     else:
         assert set(geoids.every(level, sorted(inside)).names) == {name for name, own in whole.items() if own & taken}
 
@@ -89,18 +88,15 @@ def test_a_place_of_which_a_part_lies_inside_is_never_taken_for_the_whole(
 def test_places_of_other_summary_levels_are_not_taken_for_counties(code: str) -> None:
     """An area of a postal code, a tract of too few digits, the urban part of a county, a town."""
     geoids = Geoids(Spine.from_geoids(["050010001001000"]))
-    with pytest.raises(ValueError, match=f"'{code}' is no "):
-        geoids.of([code])
+    refuses(f"'{code}' is no ", geoids.of, [code])
     assert geoids.of(["0500000US05001"]).contains.sum() == 1
 
 
 def test_a_place_is_a_list_of_geoids_and_spaces_around_them_are_nothing() -> None:
     geoids = Geoids(Spine.from_geoids(["050010001001000", "050030001001000"]))
-    with pytest.raises(ValueError, match=r"place 'here' must be a list of GEOIDs: write \['05001'\]"):
-        geoids.of_places({"here": "05001"})
+    refuses(r"place 'here' must be a list of GEOIDs: write \['05001'\]", geoids.of_places, {"here": "05001"})
     assert geoids.of([" 05001\n"]).names == ("05001",)
-    with pytest.raises(ValueError, match="GEOID '05001' is given twice"):
-        geoids.of(["05001", "05001 "])
+    refuses("GEOID '05001' is given twice", geoids.of, ["05001", "05001 "])
 
 
 def test_blocks_of_water_are_where_they_are_published() -> None:
@@ -114,8 +110,7 @@ def test_blocks_of_water_are_where_they_are_published() -> None:
         if width:
             assert geoids.every(level).names == (right[:width],)
     assert geoids.of([right[:11]]).contains.sum() == 2
-    with pytest.raises(ValueError, match=f"'{left}' is published as 0: what was measured .* is counted in {right}"):
-        geoids.of([left])
+    refuses(f"'{left}' is published as 0: what was measured .* is counted in {right}", geoids.of, [left])
     alone = Geoids(spine_of(codes[:1]))  # the other one is elsewhere, or could hold nobody
     assert alone.every("block").names == (right,)
     assert len(MOVED_IN_TABULATION) == 15
@@ -127,12 +122,9 @@ def test_spines_of_geoids_go_by_them() -> None:
     found = Geoids(Spine.from_geoids(geoids))
     assert found.every("block").names == tuple(geoids)
     assert found.every("Block_Group", ["44003"]).names == ("440030001001",)
-    with pytest.raises(ValueError, match="the nation is not in this result, only State and below"):
-        found.of(["US"])
-    with pytest.raises(ValueError, match="nothing is known of places of level 'nation' here: there are state, county"):
-        found.every("nation")
-    with pytest.raises(ValueError, match="no county '44005' in this result: near it are 44001, 44003"):
-        found.of(["44005"])
+    refuses("the nation is not in this result, only State and below", found.of, ["US"])
+    refuses("nothing is known of places of level 'nation' here: there are state, county", found.every, "nation")
+    refuses("no county '44005' in this result: near it are 44001, 44003", found.of, ["44005"])
 
 
 def test_a_county_without_blocks_has_no_tracts() -> None:
@@ -141,8 +133,7 @@ def test_a_county_without_blocks_has_no_tracts() -> None:
     found = Geoids(Spine.from_geocodes(codes))
     assert found.every("county").names == ("05001", "05003")
     assert found.every("tract").names == ("05001000100",)
-    with pytest.raises(ValueError, match="there is no tract within '05003'"):
-        found.every("tract", ["05003"])
+    refuses("there is no tract within '05003'", found.every, "tract", ["05003"])
 
 
 def test_spines_down_to_counties_have_their_geoids() -> None:
@@ -151,8 +142,7 @@ def test_spines_down_to_counties_have_their_geoids() -> None:
     assert found.every("county").names == ("05001", "05003", "06001")
     assert found.of(["05001"]).contains.sum() == 2
     assert found.every("state").names == ("05", "06")
-    with pytest.raises(ValueError, match="no tract '05001000100' in this result: GEOIDs are known down to the county"):
-        found.of(["05001000100"])
+    refuses("no tract '05001000100' in this result: GEOIDs are known down to the county", found.of, ["05001000100"])
 
 
 def test_spines_with_codes_of_their_own_go_by_these() -> None:
@@ -160,9 +150,5 @@ def test_spines_with_codes_of_their_own_go_by_these() -> None:
     found = Geoids(own)
     assert found.every("Kreis").names == ("A1", "A2")
     assert found.of(["A1", "A2z"]).contains.toarray().tolist() == [[1, 1, 0], [0, 0, 1]]
-    with pytest.raises(ValueError, match="'A3' is no GEOID and no geocode"):
-        found.of(["A3"])
-    with pytest.raises(
-        ValueError, match="nothing is known of places of level 'tract' here: there are Land, Kreis, Ort"
-    ):
-        found.every("tract")
+    refuses("'A3' is no GEOID and no geocode", found.of, ["A3"])
+    refuses("nothing is known of places of level 'tract' here: there are Land, Kreis, Ort", found.every, "tract")

@@ -32,6 +32,7 @@ from noise_mechanisms.integer_subspace.samplers import Sampler
 from noise_mechanisms.integer_subspace.scale_mixture import ScaleMixtureSampler
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
+from tests.helpers.refused import refuses
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     INTERSECTING,
@@ -254,10 +255,8 @@ def test_epsilon_that_leaves_64_bits_is_refused() -> None:
     with pytest.raises(ValueError, match=r"sigma is 1e\+18: noise of a scale of 1e\+18 is too large"):
         GeneralizedGaussian(margins((4,), "total"), 1e18)
     for make, value in ((GeneralizedLaplace, 1e300), (GeneralizedGaussian, 1e-300)):
-        with pytest.raises(ValueError, match="is 0 for all that can be drawn"):
-            make(margins((4,), "total"), value)
-    with pytest.raises(ValueError, match="leaves 64 bits"):
-        ZeroSumLaplace(10**6, 1e-13).sample(1, np.random.default_rng(0))
+        refuses("is 0 for all that can be drawn", make, margins((4,), "total"), value)
+    refuses("leaves 64 bits", ZeroSumLaplace(10**6, 1e-13).sample, 1, np.random.default_rng(0))
 
 
 def test_same_seed_same_noise() -> None:
@@ -335,10 +334,8 @@ def test_exact_scale_never_exceeds_epsilon() -> None:
 
 
 def test_misfits_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="overlap without being nested"):
-        blocks(THREE_BY_THREE, 0.5)
-    with pytest.raises(ValueError, match="not the two margins of a two-way table"):
-        RowSampler(CUBE, 0.5)
+    refuses("overlap without being nested", blocks, THREE_BY_THREE, 0.5)
+    refuses("not the two margins of a two-way table", RowSampler, CUBE, 0.5)
     with pytest.raises(NotImplementedError, match=r"scale_mixture.*simulation only"):
         ScaleMixtureSampler(Lattice(THREE_BY_THREE), 0.5).release_sample()
     with pytest.raises(ValueError, match=r"at most 300 dimensions, and this one has 399.*heat_bath"):
@@ -364,8 +361,7 @@ def test_neither_copies_nor_forks_repeat_secure_values(monkeypatch: pytest.Monke
 def test_hopeless_rejection_is_refused() -> None:
     sampler = RowSampler(margins((12, 12), "a", "b"), 0.25)
     for draw in (lambda: sampler.sample(1, rng=1), sampler.release_sample):
-        with pytest.raises(ValueError, match=r"fewer than one try in 10,000,000.*heat_bath"):
-            draw()
+        refuses(r"fewer than one try in 10,000,000.*heat_bath", draw)
 
 
 def test_release_without_opendp_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

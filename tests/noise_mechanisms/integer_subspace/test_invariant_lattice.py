@@ -1,7 +1,6 @@
 """Invariants, lattice bases and the Smith form, against python-flint and by their definitions."""
 
 import numpy as np
-import pytest
 from flint import fmpz_mat
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from noise_mechanisms.integer_subspace.lattice import check_basis
 from noise_mechanisms.unimodular import unimodular_null_basis
 from tests.helpers.effort import examples
 from tests.helpers.every import every
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
 VENN = Invariants.from_subsets([[0, 1, 2, 3, 4, 5], [0, 1, 2, 6, 7, 8], [0, 1, 3, 6, 9, 10]], records=14)
@@ -86,22 +85,17 @@ def test_smith_form(A: np.ndarray) -> None:
 
 
 def test_smith_form_refuses_large_matrices() -> None:
-    with pytest.raises(ValueError, match=r"out of reach.*Lattice"):
-        smith_form(margins((40, 50), "a", "b").matrix)
+    refuses(r"out of reach.*Lattice", smith_form, margins((40, 50), "a", "b").matrix)
 
 
 def test_an_unsaturated_basis_is_refused() -> None:
     invariants = margins((3, 3), "a", "b")
     basis = Lattice(invariants).basis.toarray()
     doubled = basis @ np.diag([1, 2, 1, 1])
-    with pytest.raises(ValueError, match=r"miss lattice points, all but one in 2 \(no saturated"):
-        check_basis(invariants, sparse.csc_array(doubled))
-    with pytest.raises(ValueError, match="dependent"):
-        check_basis(invariants, sparse.csc_array(basis[:, [0, 1, 2, 2]]))
-    with pytest.raises(ValueError, match="3 columns, the lattice has dimension 4"):
-        check_basis(invariants, sparse.csc_array(basis[:, :3]))
-    with pytest.raises(ValueError, match="breaks an invariant"):
-        check_basis(invariants, sparse.csc_array(abs(basis)))
+    refuses(r"miss lattice points, all but one in 2 \(no saturated", check_basis, invariants, sparse.csc_array(doubled))
+    refuses("dependent", check_basis, invariants, sparse.csc_array(basis[:, [0, 1, 2, 2]]))
+    refuses("3 columns, the lattice has dimension 4", check_basis, invariants, sparse.csc_array(basis[:, :3]))
+    refuses("breaks an invariant", check_basis, invariants, sparse.csc_array(abs(basis)))
 
 
 @every("name", CASES)

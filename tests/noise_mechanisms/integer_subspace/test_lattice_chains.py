@@ -29,6 +29,7 @@ from noise_mechanisms.integer_subspace.heat_bath import draw_steps, kinks
 from noise_mechanisms.integer_subspace.jumps import own_norm
 from tests.helpers.effort import lengths
 from tests.helpers.every import cases
+from tests.helpers.refused import refuses
 from tests.noise_mechanisms.integer_subspace.enumeration import (
     FALSE_ALARM,
     INTERSECTING,
@@ -191,8 +192,7 @@ def test_the_bound_warns_where_it_cannot_inform() -> None:
         meetings = meeting_times(HeatBathKernel(Lattice(margins((8, 8), "a", "b")), 0.25), 10, 4, 40, rng=12)
     with pytest.warns(CouplingWarning, match="did not meet"):
         assert meetings.bound(1000) == (1.0, 0.0)
-    with pytest.raises(ValueError, match="did not meet"):
-        meetings.iterations_for(0.1)
+    refuses("did not meet", meetings.iterations_for, 0.1)
 
 
 @pytest.mark.few(0)
@@ -210,8 +210,7 @@ def test_scale_reduction_by_hand() -> None:
     traces = np.array([[[0.0, 5.0], [2.0, 5.0]], [[4.0, 5.0], [6.0, 5.0]]])
     # Within 2, between (variance of the means 1 and 5) 8, length 2: sqrt((2 / 2 + 8) / 2).
     np.testing.assert_allclose(potential_scale_reduction(traces), [math.sqrt(4.5), 1.0])
-    with pytest.raises(ValueError, match="shape"):
-        potential_scale_reduction(traces[:1])
+    refuses("shape", potential_scale_reduction, traces[:1])
     with pytest.raises(ValueError, match="traces hold NaN or infinite numbers"):
         potential_scale_reduction(np.where(traces == traces.max(), np.nan, traces))
 
@@ -251,7 +250,5 @@ def test_no_draw_is_none(kernel: Kernel) -> None:
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="a is 1"):
-        JumpKernel(FOUR_BY_FOUR, 0.25, a=1.0)
-    with pytest.raises(ValueError, match="lag is 0"):
-        meeting_times(HeatBathKernel(FOUR_BY_FOUR, 0.25), 0, 10, 100)
+    refuses("a is 1", JumpKernel, FOUR_BY_FOUR, 0.25, a=1.0)
+    refuses("lag is 0", meeting_times, HeatBathKernel(FOUR_BY_FOUR, 0.25), 0, 10, 100)
