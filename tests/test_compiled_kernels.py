@@ -184,15 +184,6 @@ def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     return cells, count, (ends, heads, np.concatenate(places), parts, matrices), bool(rng.integers(2))
 
 
-def _slots(rng: np.random.Generator) -> tuple[Any, ...]:
-    """What a component has of a table of some areas, by several groups, in one column or more."""
-    areas, groups, contrasts, width = (int(n) for n in rng.integers(1, 5, 4))
-    table = rng.normal(size=(areas, groups * contrasts + 2, width))
-    slots = rng.permutation(table.shape[1])[: groups * contrasts].reshape(groups, contrasts)
-    numbers = rng.normal(size=(areas * groups, contrasts * width))
-    return table, slots, rng.normal(size=(areas * groups, 1)), numbers, bool(rng.integers(2))
-
-
 def _parts(rng: np.random.Generator) -> tuple[Any, ...]:
     cells, steps = _plain_steps(rng)
     return cells[:, 0].copy(), steps, np.zeros(3)
@@ -291,7 +282,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.look_at_gaps": (_sums_of_axes, 1e-14),
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
-    "blue_solvers.crossing_areas.component_problem.carry_slots": (_slots, 0),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
     "blue_solvers.selected_inverse.entries_by_supernode": (partial(_factor, of_entries=False), 1e-13),
     "blue_solvers.selected_inverse.read_entries": (partial(_factor, of_entries=True), 0),

@@ -25,7 +25,6 @@ from blue_solvers.normal_equations.noisy_equations import equations_of, with_noi
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.compiled import compiled
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.schema import Recode
@@ -155,50 +154,15 @@ def gathered(parts: Sequence[TablePart], slots: Sequence[Float], run: slice = sl
     width = parts[0].slots[0, run].size * slots[0].shape[-1]
     result = np.zeros((max(own.place.stop for own in parts), width))
     for own in parts:
-        carry_slots(slots[own.block], own.slots[:, run], own.weights, result[own.place], False)
+        result[own.place] += own.weights * slots[own.block].take(own.slots[:, run].ravel(), axis=1).reshape(-1, width)
     return result
 
 
 def spread(parts: Sequence[TablePart], slots: Sequence[Float], run: slice, X: Float) -> None:
     """The transpose of `gathered`, from (numbers, contrasts * K) into slots of all tables, (areas, cells, K)."""
     for own in parts:
-        carry_slots(slots[own.block], own.slots[:, run], own.weights, X[own.place], True)
-
-
-def carry_slots_in_numpy(table: Float, slots: Index, weights: Float, numbers: Float, back: bool) -> None:
-    """Add what a component has of a table, weighed, to its numbers; or write that back.
-
-    Parameters
-    ----------
-    table : ndarray, (areas, cells, K)
-    slots : ndarray of int, (group cells, contrasts)
-    weights : ndarray, (areas * group cells, 1)
-    numbers : ndarray, (areas * group cells, contrasts * K)
-    back : bool
-    """
-    if back:
-        table[:, slots] = (weights * numbers).reshape(len(table), *slots.shape, -1)
-    else:
-        numbers += weights * table[:, slots].reshape(numbers.shape)
-
-
-@compiled(reference=carry_slots_in_numpy)
-def carry_slots(table: Float, slots: Index, weights: Float, numbers: Float, back: bool) -> None:
-    """See `carry_slots_in_numpy`: table is (areas, cells, K), slots (group cells, contrasts)."""
-    width, flat = table.shape[2], table.reshape(table.shape[0], -1)
-    ends = np.append(np.flatnonzero((slots[:, 1:] - slots[:, :-1] != 1).sum(axis=0)) + 1, slots.shape[1])  # of runs
-    for line in range(numbers.shape[0]):
-        area, group = divmod(line, slots.shape[0])
-        weight, first = weights[line, 0], 0
-        for end in ends:
-            slot, size = slots[group, first] * width, (end - first) * width
-            cells, row = flat[area, slot : slot + size], numbers[line, first * width : first * width + size]
-            for k in range(size):
-                if back:
-                    cells[k] = weight * row[k]
-                else:
-                    row[k] += weight * cells[k]
-            first = end
+        table, places = slots[own.block], own.slots[:, run]
+        table[:, places] = (own.weights * X[own.place]).reshape(len(table), *places.shape, -1)
 
 
 class ReducedSchema:

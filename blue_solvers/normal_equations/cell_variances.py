@@ -17,7 +17,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.diagonals import scaled
 
-CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
+CANCELLED = 1e-4  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
 
@@ -58,7 +58,7 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
 def variances_given(equations: Equations, problem: Problem) -> Float:
     """Those of the desired cells, (m,), all of which are determined, by independent equations that are the problem's.
 
-    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
+    Where the variance is less than a ten-thousandth of the noise, or the equations are so nearly dependent that the
     difference above would lose its digits, it is worked out from the estimate's own weights instead: it is w' Sigma w
     with the weights w = t - A' (A Sigma A')^-1 A Sigma t of what the cell sums, and least there, so that an error of
     the weights counts by its square. They are refined as far as rounding permits, and 0 where they are rounding, as of

@@ -236,7 +236,7 @@ def stage_of(equations: Equations, solver: NormalSolver) -> Stage:
 def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
     """Move what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
 
-    Nothing is done where every row is off by roundings of the largest value at most.
+    Nothing is done where every row is off by roundings of its terms, or of the largest value, at most.
 
     Parameters
     ----------
@@ -253,10 +253,10 @@ def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Fl
     R : ndarray, (m, K)
     iterations : int
     """
-    largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
-    if (largest_of_columns(R) <= SETTLED * EPSILON * largest).all():
-        return X, R, 0
     terms = equations.absolute @ abs(X) + abs(b)
+    if (abs(R) <= SETTLED * EPSILON * terms).all():
+        return X, R, 0
+    largest = np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
     allowed = np.maximum(EPSILON * np.maximum(terms, largest), np.finfo(float).tiny)
     steps, beyond, share = 0, _beyond(R, allowed), AT_ONCE
     for _ in range(SWEEPS):

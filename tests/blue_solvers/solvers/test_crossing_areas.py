@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from blue_solvers import UnsupportedProblemError, blue
-from blue_solvers.crossing_areas import component_problem
-from blue_solvers.crossing_areas.area_form import AreaForm
+from blue_solvers.crossing_areas import area_form, component_problem
+from blue_solvers.crossing_areas.area_form import LEAST_ALIKE, AreaForm, alike_leaves
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
 from tests.helpers.effort import examples
@@ -132,6 +133,71 @@ def test_leaves_that_share_their_areas_and_one_table_in_all_areas(invented: Call
     P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
     noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
     np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
+
+
+def of_few_kinds(seed: int) -> Invented | None:
+    """Leaves of a few kinds, in any order: of the same areas and weights, and of the same variances, exact ones too."""
+    rng = np.random.default_rng(seed)
+    kinds = int(rng.integers(1, 4))
+    of_leaf = rng.permutation(np.repeat(np.arange(kinds), rng.integers(2, 4, kinds)))
+    areas = rng.choice([0.0, 1.0, 1.0, -2.0], (int(rng.integers(1, 4)), kinds))[:, of_leaf]
+    sizes, groups = {"a": 2, "b": 3}, {"g": ("b", (1, 0, 1))}
+    level = np.array([0] * len(areas) + [1] * of_leaf.size)
+    incidence = np.vstack([areas, np.eye(of_leaf.size)])
+    shell = Description(sizes, groups, None, level, (), (), incidence=incidence)
+    tables = [(), ("a",), ("g",), ("a", "g"), ("b",), ("a", "b")]
+    observed = []
+    for number, own in ((0, np.arange(len(areas))), (1, of_leaf)):
+        chosen = [factors for factors in tables if rng.random() < 0.4 or (number and factors == ("a", "b"))]
+        for factors in chosen:
+            v = rng.choice([0.5, 1.0, 30.0, 0.0], own.max() + 1, p=[0.35, 0.35, 0.25, 0.05])[own]
+            shape = own.size, *shell.shape(factors)
+            observed.append(Block(number, factors, np.broadcast_to(v.reshape(-1, *[1] * len(factors)), shape)))
+    wanted = rng.random((2, 6)) < 0.6
+    wanted[1, 1] = True
+    desired = tuple(Block(int(number), tables[i]) for number, i in np.argwhere(wanted))
+    return determined_part(replace(shell, observed=tuple(observed), desired=desired), rng)
+
+
+@examples(200, 12)
+@given(seed=SEEDS)
+def test_areas_are_solved_for_over_sums_of_leaves_that_are_alike(seed: int) -> None:
+    invented = of_few_kinds(seed)
+    assert invented is not None
+    problem = invented.description.problem()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(area_form, "LEAST_CELLS", 0)
+        alike = alike_leaves(problem)
+        assert alike is not None
+        assert LEAST_ALIKE * np.unique(alike[1]).size <= alike[1].size
+        require_right(invented, "areas")
+        P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
+    noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
+    np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "dense").T @ V)[noisy], atol=1e-9)
+
+
+def test_which_leaves_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the same areas, weights and variances, where one layer of leaves has one table that holds all others."""
+    weights = sparse.csr_array([[1.0, 1, 1, 1, 2, 2, 0, 0]])
+    areas = Areas(8, {"R": [1, 1, 1, 1, 0, 0, 0, 0], "W": weights, "Same": np.arange(8)})
+    noise = np.array([1.0, 1, 5, 1, 1, 1, 1, 1])
+    given = {"R": {"a": 1.0}, "W": {"total": 2.0}, "Leaf": {"detailed": noise, "b": 3.0}}
+    wanted = {"R": ["a"], "Leaf": ["a"]}
+    many = Problem(SCHEMA, given, wanted, areas=areas)
+    assert alike_leaves(many) is None  # of few cells
+    monkeypatch.setattr(area_form, "LEAST_CELLS", 0)
+    layer, kinds = alike_leaves(many) or ("", np.zeros(0))
+    assert layer == "Leaf"
+    assert kinds.tolist() == [0, 0, 1, 0, 2, 2, 3, 3]
+    other = {"noise": {"Leaf": {"detailed": noise + np.arange(8)}}, "a table": {"Leaf": {"a": 1.0, "b": 3.0}}}
+    for told in other.values():
+        assert alike_leaves(Problem(SCHEMA, given | told, wanted, areas=areas)) is None
+    assert alike_leaves(Problem(SCHEMA, given, {"R": ["a"]}, areas=areas)) is None
+    assert alike_leaves(Problem(SCHEMA, given | {"Same": {"a": 1.0}}, wanted, areas=areas)) is None
+    zeros = {("Leaf", "a"): np.arange(16).reshape(8, 2) == 3}
+    assert alike_leaves(Problem(SCHEMA, given, wanted, areas=areas, zeros=zeros)) is None
+    unmeasured = given | {"R": {"a": [1.0, np.inf]}}
+    assert alike_leaves(Problem(SCHEMA, unmeasured, wanted, areas=areas)) is None
 
 
 SCHEMA = Schema({"a": 2, "b": 3})
