@@ -1,5 +1,5 @@
 """Solvers on problems, measured side by side."""
 
-from blue_solvers.benchmarking.comparison import COLUMNS_OF_A_ROW, benchmark
+from constraint_builders.lazy_names import names_when_asked
 
-__all__ = ["COLUMNS_OF_A_ROW", "benchmark"]
+__getattr__, __dir__ = names_when_asked(__name__)

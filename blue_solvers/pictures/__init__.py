@@ -4,9 +4,7 @@ Every function draws on the Axes that it is given and returns it. The style of t
 colour-blind tell apart, legible on light and dark grounds, is ``plt.style.use("blue_solvers.pictures.clear")``.
 """
 
-from blue_solvers.pictures.dot_intervals import dots_and_intervals
-from blue_solvers.pictures.hierarchy_drawing import hierarchy
-from blue_solvers.pictures.quantile_plot import normal_quantiles
-from blue_solvers.pictures.region_map import region_map
+from blue_solvers.pictures.region_map import region_map as region_map  # at once: its module has its name
+from constraint_builders.lazy_names import names_when_asked
 
-__all__ = ["dots_and_intervals", "hierarchy", "normal_quantiles", "region_map"]
+__getattr__, __dir__ = names_when_asked(__name__)

@@ -1,6 +1,5 @@
 """Estimates in folders, and questions to them."""
 
-from blue_solvers.results.questions import Result
-from blue_solvers.results.store import write_result
+from constraint_builders.lazy_names import names_when_asked
 
-__all__ = ["Result", "write_result"]
+__getattr__, __dir__ = names_when_asked(__name__)

@@ -1,0 +1,4 @@
+from blue_solvers.pictures.dot_intervals import dots_and_intervals as dots_and_intervals
+from blue_solvers.pictures.hierarchy_drawing import hierarchy as hierarchy
+from blue_solvers.pictures.quantile_plot import normal_quantiles as normal_quantiles
+from blue_solvers.pictures.region_map import region_map as region_map
