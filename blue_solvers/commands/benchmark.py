@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blue_solvers.benchmarking import benchmark
 from blue_solvers.commands.arguments import require_outputs
-from blue_solvers.commands.common import print_columns, written
+from blue_solvers.commands.common import print_columns, write_asked
 from blue_solvers.commands.screen import progress, say
 from constraint_builders import Problem, gallery
 
 if TYPE_CHECKING:
     import polars
 
-PROBLEMS: dict[str, Callable[[], Problem]] = {
-    "toy": gallery.toy,
-    "berkeley": gallery.berkeley,
-    "pl94": gallery.pl94,
-    "pl94_counties": gallery.pl94_counties,
-    "cube_3": lambda: gallery.cube(3, 3),
-    "cube_4": lambda: gallery.cube(4, 4),
-    "cube_5": lambda: gallery.cube(5, 5),
-    "cube_6": lambda: gallery.cube(6, 6),
-    "adult": gallery.adult,
-    "dhc": gallery.dhc,
-    "wide": gallery.wide,
-}
+PLAIN = (gallery.toy, gallery.berkeley, gallery.pl94, gallery.pl94_counties, gallery.adult, gallery.dhc, gallery.wide)
+PROBLEMS: dict[str, Callable[[], Problem]] = {make.__name__: make for make in PLAIN}
+PROBLEMS |= {f"cube_{size}": partial(gallery.cube, size, size) for size in (3, 4, 5, 6)}
 BY_DEFAULT = ("toy", "berkeley", "cube_3", "pl94")
 HEADER = (
     "problem",
@@ -46,7 +36,7 @@ HEADER = (
 
 def run(args: argparse.Namespace) -> None:
     """Measure, print, and write what was asked for."""
-    from constraint_builders.files import read_long_table, write_frame
+    from constraint_builders.files import read_long_table
 
     tables = args.table or []
     require_outputs(args)
@@ -55,16 +45,10 @@ def run(args: argparse.Namespace) -> None:
     problems |= {path: read_long_table(path, undetermined="nan")[0] for path in tables}
     progress(f"measuring {len(problems)} problems")
     frame = benchmark(problems, args.solver, columns=args.columns, resume=args.resume, timeout=args.timeout)
-    with ExitStack() as files:
-        if args.plot is not None:
-            files.enter_context(written(lambda: _figure(frame), args.plot))
-        if args.out is not None:
-            write_frame(frame, args.out)
     print_columns(HEADER, [_row(own) for own in frame.iter_rows(named=True)], left=3)
     for own in frame.filter(frame["status"] != "done").iter_rows(named=True):
         say("", f"{own['solver']} on {own['problem']}: {own['status']}")
-    for path in filter(None, (args.out, args.plot)):
-        say("", f"wrote {path}")
+    write_asked(args, frame, lambda: _figure(frame))
 
 
 def _figure(frame: polars.DataFrame) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,6 +162,19 @@ def _residuals(fit: Fit) -> Figure:
     residuals_by_table(above, fit)
     quantiles_by_table(below, fit)
     return figure
+
+
+def write_asked(args: argparse.Namespace, frame: polars.DataFrame, draw: Callable[[], Figure]) -> None:
+    """Write the table and the picture that are asked for, both or none, and say so."""
+    from constraint_builders.files import write_frame
+
+    with ExitStack() as files:
+        if args.plot is not None:
+            files.enter_context(written(draw, args.plot))
+        if args.out is not None:
+            write_frame(frame, args.out)
+    for path in filter(None, (args.out, args.plot)):
+        say("", f"wrote {path}")
 
 
 @contextmanager

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from contextlib import ExitStack
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from blue_solvers.commands.arguments import require_file, require_outputs
-from blue_solvers.commands.common import print_columns, written
+from blue_solvers.commands.common import print_columns, write_asked
 from blue_solvers.commands.screen import reading, say
 from blue_solvers.spine_design.measured_entities import MeasuredEntities, measuring_entities
 from blue_solvers.spine_design.report import SpineReport, compare_spines
@@ -37,7 +36,6 @@ SHOWN = 5
 
 def run(args: argparse.Namespace) -> None:
     """Build the spines, print how they compare, and write what was asked for."""
-    from constraint_builders.files import write_frame
     from constraint_builders.files.naming import naming
 
     require_file(args.blocks, "a block table")
@@ -56,13 +54,7 @@ def run(args: argparse.Namespace) -> None:
     _print_changes(report, last)
     if measured:
         _print_measured(measured, report)
-    with ExitStack() as files:
-        if args.plot is not None:
-            files.enter_context(written(lambda: _figure(strategies, last, report), args.plot))
-        if args.out is not None:
-            write_frame(_spine_frame(strategies[last]), args.out)
-    for path in filter(None, (args.out, args.plot)):
-        say("", f"wrote {path}")
+    write_asked(args, _spine_frame(strategies[last]), lambda: _figure(strategies, last, report))
 
 
 def _plain_spine(args: argparse.Namespace, columns: dict[str, list[str]]) -> Spine:

@@ -86,10 +86,6 @@ class SelfConsistency(ABC):
     def _count_between(self, has: Flags) -> int:
         """Their number, with flags of the measured places, (N,)."""
 
-    def components(self, table: Table) -> Iterator[tuple[Component, int]]:
-        """The components of a table of factors in use, with the number of functionals in each."""
-        return self._functionals.components(table)
-
     @cached_property
     def holders(self) -> dict[Component, tuple[int, list[int]]]:
         """For every component the number of its functionals and the tables, by number, that hold it."""
