@@ -21,7 +21,7 @@ what these need installed. Who is not there is named below. What they gave is in
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bench import forecast_peers, general_peers
-from bench.measuring import parser_of, print_table, timed
+from bench.measuring import parser_of, print_figures, timed
 from bench.other_systems import SYSTEMS, Case, silent, source_of
 from bench.problems import m5, margins, tree
 from blue_solvers import blue, certify
@@ -76,21 +76,6 @@ class Contest:
     rivals: Mapping[str, Callable[[], Rival]]
 
 
-@dataclass(frozen=True)
-class Result:
-    """Medians over rounds, in CPU milliseconds; `ratio` is the median of theirs over ours in each round."""
-
-    problem: str
-    cells: int
-    peer: str
-    timed: str
-    ours_ms: float
-    peer_ms: float
-    ratio: float
-    distance: float | None
-    judged: Mapping[str, float | None] = field(default_factory=dict)
-
-
 def distance_from(x: NDArray, variances: NDArray) -> Callable[[NDArray], float]:
     """How far an answer is from `x` at most, in standard errors, where these are not 0."""
 
@@ -102,29 +87,30 @@ def distance_from(x: NDArray, variances: NDArray) -> Callable[[NDArray], float]:
     return distance
 
 
-def held(contest: Contest, budget: float, absent: dict[str, str]) -> Iterator[Result]:
+def held(contest: Contest, budget: float, absent: dict[str, str]) -> Iterator[dict[str, Any]]:
     """The results of a contest; those who cannot take part are told why. `budget` is in seconds for each rival."""
     for name, make in contest.rivals.items():
         try:
-            found = Result(contest.problem, contest.cells, name, *_duel(make(), budget))
+            found = {"problem": contest.problem, "cells": contest.cells, "peer": name, **_duel(make(), budget)}
         except Exception as error:  # of others' code, or of what it needs
             absent[f"{name} on {contest.problem}"] = f"{type(error).__name__}: {error}".splitlines()[0]
         else:
             yield found
 
 
-def _duel(rival: Rival, budget: float) -> tuple[Any, ...]:
-    """The figures of a result."""
+def _duel(rival: Rival, budget: float) -> dict[str, Any]:
+    """Medians over rounds, in CPU milliseconds, of theirs over ours in each round too, and how theirs is judged."""
     rival.ours()
     answer = rival.theirs()  # the first call compiles and loads
-    judged = rival.distance(answer), rival.judged(answer)
+    judged = {"distance": rival.distance(answer), **dict.fromkeys(FIGURES), **rival.judged(answer)}
     pair = [(work, _repeats(work)) for work in (rival.ours, rival.theirs)]
     times: list[list[float]] = []
     start = time.perf_counter()
     while len(times) < LEAST_ROUNDS or (len(times) < MOST_ROUNDS and time.perf_counter() - start < budget):
         times.append([_turn(*own) for own in pair])
     ours, theirs = (1e3 * median(column) for column in zip(*times, strict=True))
-    return rival.timed, ours, theirs, median(own[1] / own[0] for own in times), *judged
+    ratio = median(own[1] / own[0] for own in times)
+    return {"timed": rival.timed, "ours ms": ours, "peer ms": theirs, "peer / ours": ratio, **judged}
 
 
 def _repeats(work: Work) -> int:
@@ -143,7 +129,6 @@ def _turn(work: Work, count: int) -> float:
 SEED = 2024
 MOST_DENSE = 3_000  # series above which dense matrices are not made
 FIGURES = ("proved", "disagreement", "leaf error", "squares")
-HEADER = ["problem", "cells", "peer", "timed", "ours ms", "peer ms", "peer / ours", "distance", *FIGURES]
 GENERAL = {
     "scipy lsmr": ("apply", general_peers.by_lsmr),
     "scipy splu": ("apply", general_peers.by_splu),
@@ -160,14 +145,9 @@ def main(argv: list[str]) -> None:
     absent: dict[str, str] = {}
     systems = (_of_system(repository, options.peers, absent) for repository in SYSTEMS)
     contests, budget = chain(_contests(options.quick), *systems), 0.2 if options.quick else 5.0
-    print_table(HEADER, (_row(own) for contest in contests for own in held(contest, budget, absent)))
+    print_figures(own for contest in contests for own in held(contest, budget, absent))
     for name, why in absent.items():
         print(f"not run: {name}: {why}")
-
-
-def _row(own: Result) -> list[object]:
-    figures = [own.ours_ms, own.peer_ms, own.ratio, own.distance, *map(own.judged.get, FIGURES)]
-    return [own.problem, own.cells, own.peer, own.timed, *figures]
 
 
 def _contests(quick: bool) -> Iterator[Contest]:

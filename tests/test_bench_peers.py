@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 from bench import general_peers, peers
-from bench.measuring import verdict
-from bench.peers import Contest, Result, Rival, distance_from, held
+from bench.measuring import print_figures, verdict
+from bench.peers import Contest, Rival, distance_from, held
 from bench.problems import m5
 from constraint_builders import Problem
 
@@ -54,9 +54,9 @@ def test_a_contest_measures_who_is_there_and_names_who_is_not(monkeypatch: pytes
     found = list(held(Contest("numbers", 2, rivals), 0.0, lacking))
     assert lacking == {"nobody on numbers": "ModuleNotFoundError: No module named 'nobody'"}
     (slow,) = found
-    assert slow.ratio > 3
-    assert slow.ratio == pytest.approx(slow.peer_ms / slow.ours_ms, rel=1.0)
-    assert slow.distance == 0.5  # 1 off a standard error of 2; what is exact has none
+    assert slow["peer / ours"] > 3
+    assert slow["peer / ours"] == pytest.approx(slow["peer ms"] / slow["ours ms"], rel=1.0)
+    assert slow["distance"] == 0.5  # 1 off a standard error of 2; what is exact has none
 
 
 def test_turns_are_taken_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,9 +69,9 @@ def test_turns_are_taken_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_quick_run_needs_scipy_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    results: list[Result] = []
+    results: list[dict[str, Any]] = []
     monkeypatch.setattr(peers, "LEAST_TURN", 1e-4)
-    monkeypatch.setattr(peers, "_row", lambda own, row=peers._row: results.append(own) or row(own))
+    monkeypatch.setattr(peers, "print_figures", lambda rows: results.extend(rows) or print_figures(results))
     monkeypatch.setattr(peers.gallery, "pl94", tree)
     monkeypatch.setattr(peers, "tree", lambda leaves: tree().summing.matrix)
     monkeypatch.setattr(peers, "m5", lambda part: tree().summing.matrix)
@@ -89,12 +89,12 @@ def test_a_quick_run_needs_scipy_alone(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "not run: clarabel on 4^4" in shown
     for repository in peers.SYSTEMS:
         assert f"not run: {repository}: FileNotFoundError" in shown
-    rows = {(own.problem, own.peer): own for own in results}
-    assert rows["4^4", "scipy splu"].distance < 1e-9
-    assert rows["4^4", "scipy splu"].judged["proved"] < 1e-9
+    rows = {(own["problem"], own["peer"]): own for own in results}
+    assert rows["4^4", "scipy splu"]["distance"] < 1e-9
+    assert rows["4^4", "scipy splu"]["proved"] < 1e-9
     lsqr = rows["tree of 1,000 leaves", "scipy lsqr, default"]
-    assert lsqr.distance <= lsqr.judged["proved"] < 0.1
-    assert 0 < lsqr.judged["leaf error"] < 10
+    assert lsqr["distance"] <= lsqr["proved"] < 0.1
+    assert 0 < lsqr["leaf error"] < 10
 
 
 def test_a_part_of_m5_has_its_levels() -> None:
