@@ -47,6 +47,8 @@ def names_when_asked(
             return public()
         among = [] if name in home or name.startswith("_") else [w for w in wholes if name in import_module(w).__all__]
         if name not in home and not among:
+            if not name.startswith("_") and find_spec(f"{package}.{name}"):  # a module, as if it had been imported
+                return import_module(f"{package}.{name}")
             return _formerly(package, former or {}, name)
         try:
             value = _imported(home.get(name) or among[0], name, package)

@@ -94,6 +94,13 @@ def test_names_loaded_when_asked_are_those_that_type_checkers_see(name: str) -> 
         _ = package.bleu
 
 
+def test_modules_of_a_room_are_there_once_it_is_imported() -> None:
+    done = python(
+        "import blue_solvers.uncertainty as own; print(own.monte_carlo.Replicates.__name__, own.ranks.__name__)"
+    )
+    assert done.stdout.split() == ["Replicates", "blue_solvers.uncertainty.ranks"], done.stderr
+
+
 @pytest.mark.few(0)
 def test_only_the_command_prints() -> None:
     for package in PACKAGES:
