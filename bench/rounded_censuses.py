@@ -126,8 +126,7 @@ def _coverages(quick: bool) -> Iterator[list[object]]:
         draws = 2 if quick else DRAWS if problem.observed.size < MANY else 3
         inside, few = np.zeros((2, draws, problem.desired.size)), np.zeros((draws, problem.desired.size), dtype=bool)
         for k in range(draws):
-            drawn = rng.poisson(counts)[: problem.domain.size].astype(float)
-            truth = problem.marginal_matrix() @ drawn
+            truth = problem.marginal_matrix() @ rng.poisson(counts)[: problem.domain.size].astype(float)
             wanted = problem.tabulate(truth[:, None])[:, 0]
             figures = add_noise(problem, truth, rng)
             few[k] = wanted <= SMALL

@@ -258,5 +258,4 @@ def delinquent_children(variance: float = 4.0) -> Problem:
 
 def _with_margins(schema: Schema, detailed: NDArray, observed: Mapping[str, float]) -> Problem:
     """A problem whose truth is the margins of known detailed counts, of the schema's shape."""
-    truth = Problem(schema, observed).marginal_matrix() @ detailed.ravel()
-    return Problem(schema, observed, truth=truth)
+    return Problem(schema, observed, truth=Problem(schema, observed).marginal_matrix() @ detailed.ravel())

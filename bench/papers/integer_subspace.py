@@ -139,8 +139,7 @@ def counties(scale: Scale, pictures: Path | None) -> None:
         print(f"Rhode Island is left out: {BLOCKS} is missing")
     for name, sizes in states.items():
         print(f"\n{name}: {sizes.size} units, {sizes.min():,.0f} to {sizes.max():,.0f} people")
-        invariants = Invariants.from_subsets([range(sizes.size)], sizes.size)
-        mechanism = GeneralizedLaplace(invariants, COUNTY_EPSILON)
+        mechanism = GeneralizedLaplace(Invariants.from_subsets([range(sizes.size)], sizes.size), COUNTY_EPSILON)
         print_noise("counties", mechanism, scale, pictures, sizes)
         smallest = 82  # the least populous county of the country, which the paper names
         print(

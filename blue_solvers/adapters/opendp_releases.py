@@ -74,8 +74,7 @@ def problem_from_releases(
                 )
         value = polars.col(column).cast(polars.Float64).alias("value")
         variance = polars.lit(variance_of(law, scale)).alias("variance")
-        named = polars.lit(f"release {number}").alias("source")
-        parts.append(counts.select(*groups, value, variance, named))
+        parts.append(counts.select(*groups, value, variance, polars.lit(f"release {number}").alias("source")))
         laws.append(law)
     if not parts:
         raise ValueError("there are no releases: give (frame, summary) of each")

@@ -82,8 +82,7 @@ def _labels(frame: pl.DataFrame) -> pl.Series:
 
     if frame["line"].n_unique() == 1:
         return frame["path"].str.splitn(BELOW, 2).struct[1].fill_null(frame["label"])
-    depth = frame["path"].str.count_matches(BELOW, literal=True)
-    indents = ["  " * own for own in depth]
+    indents = ["  " * own for own in frame["path"].str.count_matches(BELOW, literal=True)]
     return pl.Series([own + label for own, label in zip(indents, frame["label"], strict=True)])
 
 

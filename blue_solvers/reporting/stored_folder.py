@@ -78,8 +78,7 @@ class StoredEstimates(StoredResult):
         if key not in self._places:
             with naming(self.folder / name):
                 runs = read_parquet(self.folder / name, ["table"])["table"].rle().struct.unnest()
-            stops = runs["len"].cum_sum().to_list()
-            found = zip(runs["value"], runs["len"], stops, strict=True)
+            found = zip(runs["value"], runs["len"], runs["len"].cum_sum().to_list(), strict=True)
             self._places[key] = {table: (stop - length, stop) for table, length, stop in found}
             if len(self._places[key]) < runs.height:
                 raise DamagedError(f"{self.folder / name}: rows of a table do not lie together")

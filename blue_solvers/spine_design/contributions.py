@@ -125,8 +125,7 @@ def functional_variances(strategy: Strategy, schema: Schema, wanted: Entities | 
         If shares differ within a level, a leaf has no ancestor at some level, what is measured in a leaf does not
         determine the functionals, or these are of other blocks or cells.
     """
-    functionals = read_functionals(wanted, schema, leaves(strategy.spine).size)
-    space = cell_space(strategy, schema, functionals)
+    space = cell_space(strategy, schema, read_functionals(wanted, schema, leaves(strategy.spine).size))
     information = level_information(strategy, space)
     sums = member_sums(strategy.spine, information, space, 0)
     return sums.lifted(information[strategy.spine.levels[0]]).s2[0]

@@ -272,8 +272,7 @@ def _correlated(law: LawOrName, covariance: Any, observed: Layout) -> Noise:
         refuse_extreme(diagonal, "diagonal of the covariance", IN_OTHER_UNITS)
         return OperatorNoise(law, covariance, diagonal)
     matrix = read_matrix(observed.square(covariance, "covariance"), "covariance", LARGEST, 0.0)
-    scale = abs(matrix.data).max(initial=0.0)
-    if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * scale:
+    if abs(matrix - matrix.T).max() > SYMMETRY_TOLERANCE * abs(matrix.data).max(initial=0.0):
         raise ValueError("covariance is not symmetric: a covariance equals its transpose")
     refuse_extreme(matrix.diagonal(), "diagonal of the covariance", IN_OTHER_UNITS)
     return (
@@ -297,8 +296,7 @@ def _positive_definite(matrix: sparse.csr_array) -> bool:
 
 
 def _check_operator(operator: LinearOperator) -> None:
-    rng = np.random.default_rng(0)
-    u, v = rng.standard_normal((2, operator.shape[0]))
+    u, v = np.random.default_rng(0).standard_normal((2, operator.shape[0]))
     image_u, image_v = operator.matvec(u), operator.matvec(v)
     if not (np.isfinite(image_u).all() and np.isfinite(image_v).all()):
         raise ValueError("covariance operator returns NaN or infinite values")

@@ -146,8 +146,7 @@ class Spine(Compared, LevelledTree):
                 raise ValueError(f"geolevels {names_left} lie both above and below one another: order them by depth")
             ordered.append(min(free))
             waiting -= {min(free)}
-        rank = np.argsort(ordered)
-        return tuple(str(labels[level]) for level in ordered), rank[numbers]
+        return tuple(str(labels[level]) for level in ordered), np.argsort(ordered)[numbers]
 
     def _refuse_repeats(self) -> None:
         seen: set[tuple[int, str]] = set()

@@ -103,8 +103,7 @@ def _doubts(schema: Schema, paths: Sequence[Path], texts: pl.DataFrame) -> Itera
 
 
 def _doubts_of_places(called: Mapping[str, str]) -> Iterator[str]:
-    kinds = {own[:7] for own in called if CODE.fullmatch(own)}
-    if len(kinds) > 1 or NATION in called.values():
+    if len({own[:7] for own in called if CODE.fullmatch(own)}) > 1 or NATION in called.values():
         yield "places of several kinds are not tied: where some lie in others a sum of places counts people twice"
 
 

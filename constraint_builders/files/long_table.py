@@ -305,8 +305,7 @@ def _whole(values: Float, unit: Float) -> Flags:
 
 def _exponents(values: Float) -> Float:
     """The power of ten of the first significant digit, (rows,), NaN where there is none."""
-    sizes = np.where(np.isfinite(values) & (values != 0), abs(values), np.nan)
-    return np.floor(np.log10(sizes))
+    return np.floor(np.log10(np.where(np.isfinite(values) & (values != 0), abs(values), np.nan)))
 
 
 def _at(column: pl.Series, values: Float, places: Float) -> pl.Series:

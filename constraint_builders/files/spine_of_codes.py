@@ -51,8 +51,7 @@ def spine_of_codes(
     by_level = {name: codes.to_list() for name, codes in geocodes.items() if codes.len()}
     top = next(iter(by_level))
     several, above = len(by_level[top]) > 1, geolevels.index(top) - 1
-    strays = any(not codes.str.starts_with(by_level[top][0]).all() for codes in geocodes.values())
-    if several or strays:
+    if several or any(not codes.str.starts_with(by_level[top][0]).all() for codes in geocodes.values()):
         by_level = {geolevels[above] if above >= 0 else ROOT: [""], **by_level}
     spine = Spine.from_geocodes(by_level)
     remarks = _left_out(spine, by_level)

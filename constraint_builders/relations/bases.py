@@ -169,8 +169,7 @@ def _complete(known: list[tuple[Index, Index]], partition: Index) -> Index:
         coarse = known[-1][0][first_level]
         last_of_each = groups.size - 1 - np.unique(coarse[::-1], return_index=True)[1]
         return np.setdiff1d(groups, last_of_each)
-    pivots = _pivot_columns(_rows(known, first_level))
-    return np.setdiff1d(groups, np.array(pivots, dtype=np.intp))
+    return np.setdiff1d(groups, np.array(_pivot_columns(_rows(known, first_level)), dtype=np.intp))
 
 
 def _independent(functionals: list[tuple[Index, Index]]) -> bool:
@@ -288,8 +287,7 @@ class FunctionalRows:
     def rows(self, index: int, component: Component) -> NDArray[np.intp]:
         """Rows of `matrix` that are a table's functionals of one component, in its first occurrence."""
         table, modes = self.tables[index], dict(component)
-        choice = tuple(modes.get(axis, 0) for axis in table.axes)
-        return self.offsets[index] + self._local_rows(table, choice)
+        return self.offsets[index] + self._local_rows(table, tuple(modes.get(axis, 0) for axis in table.axes))
 
     def _local_rows(self, table: Table, modes: tuple[int, ...]) -> NDArray[np.intp]:
         """Rows of a mode of every factor, in the order of the functionals over the schema's order of the variables."""

@@ -203,8 +203,7 @@ def _middle(logs: NDArray[np.float64], place: NDArray[np.intp], size: int) -> ND
     least, greatest = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(least, place, logs)
     np.maximum.at(greatest, place, logs)
-    found = np.isfinite(least)
-    return np.add(least, greatest, out=np.zeros(size), where=found) / 2
+    return np.add(least, greatest, out=np.zeros(size), where=np.isfinite(least)) / 2
 
 
 def relations_between_rows(M: sparse.csr_array, own: sparse.csr_array | None = None) -> sparse.csr_array:

@@ -188,8 +188,7 @@ class TreeSums:
         determined = from_below.copy()
         for members in tree.members:
             parents = tree.parent[members]
-            above = (parents >= 0) & determined[parents] & (unknown[parents] == 1)
-            determined[members] |= above
+            determined[members] |= (parents >= 0) & determined[parents] & (unknown[parents] == 1)
         return determined
 
     def between(self, has: Flags) -> sparse.csr_array:
@@ -254,8 +253,7 @@ def layers_cross(layers: Sequence[Int32], sizes: Sequence[int]) -> bool:
 
     Other layers are not looked at: that none cross is not said.
     """
-    order = sorted(range(len(layers)), key=lambda i: sizes[i])
-    for i, j in pairwise(order):
+    for i, j in pairwise(sorted(range(len(layers)), key=lambda i: sizes[i])):
         both = (layers[i] >= 0) & (layers[j] >= 0)
         pairs, number = distinct_numbers(layers[i][both].astype(np.int64) * sizes[j] + layers[j][both])
         common = np.bincount(number, minlength=pairs.size)

@@ -261,8 +261,7 @@ def _largest_first(rank: Index, nodes: Index, row: Index, part: Index) -> tuple[
 def _greedily(S: sparse.csr_array, whole: sparse.csr_array, row: Index, part: Index, left: Flags) -> Flags:
     """Which pairs, (pairs,), to choose for rows of `whole`, in turn, none overlapping; what they hold is not `left`."""
     chosen, is_open = np.zeros(row.size, dtype=bool), np.zeros(S.shape[1], dtype=bool)
-    starts = np.flatnonzero(np.diff(row, prepend=-1)).tolist()
-    for start, stop in pairwise([*starts, row.size]):
+    for start, stop in pairwise([*np.flatnonzero(np.diff(row, prepend=-1)).tolist(), row.size]):
         entries = slice(*whole.indptr[row[start] : row[start] + 2])
         is_open[whole.indices[entries]] = True
         open_leaves = entries.stop - entries.start

@@ -314,8 +314,7 @@ def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> No
     scales, errors = [], []
     for axes in free_axes(margins):
         squares = np.square(_component(tables, set(axes))).reshape(noise.shape[0], -1).sum(axis=1)
-        dimension = math.prod(margins.shape[axis] - 1 for axis in axes)
-        scales.append(squares.mean() / dimension)
+        scales.append(squares.mean() / math.prod(margins.shape[axis] - 1 for axis in axes))
         spread = squares.std(ddof=1) / math.sqrt(noise.shape[0])
         errors.append(spread / squares.mean() if squares.any() else math.inf)
         matrix += scales[-1] * _projector(margins.shape, set(axes))

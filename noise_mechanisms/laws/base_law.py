@@ -282,8 +282,7 @@ def check_variances(kind: type[Law], variance: Float) -> None:
     _refuse(kind, variance, variance < 0, "a variance cannot be negative")
     _refuse(kind, variance, np.isposinf(variance), "leave out the cells that were not measured")
     if kind.discrete:
-        too_large = variance > _LARGEST_VARIANCE
-        _refuse(kind, variance, too_large, f"{TOO_LARGE}, use a continuous law")
+        _refuse(kind, variance, variance > _LARGEST_VARIANCE, f"{TOO_LARGE}, use a continuous law")
 
 
 def _refuse(kind: type[Law], variance: Float, wrong: NDArray[np.bool_], advice: str) -> None:
