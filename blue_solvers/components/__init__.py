@@ -1,7 +1,5 @@
 """The decomposition of tables into components that equal variances keep apart."""
 
-from blue_solvers.components.choice import Components, MatrixForm, components_of
-from blue_solvers.components.lattice.form import LatticeForm
-from blue_solvers.components.tree.tree_form import TreeForm
+from constraint_builders.lazy_names import names_when_asked
 
-__all__ = ["Components", "LatticeForm", "MatrixForm", "TreeForm", "components_of"]
+__getattr__, __dir__ = names_when_asked(__name__)
