@@ -6,6 +6,7 @@ Frames of pandas come in, and go out, without pyarrow, which would make of NaN t
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -33,6 +34,7 @@ from constraint_builders.opening import open_file, read_whole
 PathLike = str | os.PathLike[str]
 FRAME = "data frame"
 SKIP_ROWS = "skip_rows"
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # what pyarrow calls that of a pandas frame
 Writer = Callable[[pl.DataFrame, PathLike], None]
 
 
@@ -183,7 +185,7 @@ def open_source(source: Any, **options: Any) -> Source:
     ----------
     source : path or data frame
         A file of one of the `source.FORMATS`; a pandas frame, whose named index becomes columns; or a frame with the
-        Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow).
+        Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). An index without a name is none of either.
     **options
         Where the table lies in a file: ``sheet`` of a workbook, ``skip_rows`` above the header.
 
@@ -230,6 +232,7 @@ def _is_frame(source: Any) -> bool:
 
 def _of_frame(source: Any, what: str) -> Source:
     frame = from_pandas(source) if is_pandas(source) else pl.DataFrame(source)
+    frame = frame.drop(name for name in frame.columns if UNNAMED_INDEX.fullmatch(name))
     return Source(frame, np.arange(1, frame.height + 1), what=what)
 
 

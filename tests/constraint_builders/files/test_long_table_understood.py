@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -310,8 +311,12 @@ def test_pandas_works_in_and_out_without_pyarrow() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_frames_of_pandas_are_read_whatever_their_types_and_index() -> None:
+def test_frames_of_pandas_are_read_whatever_their_types_and_index(tmp_path: Path) -> None:
     agrees(in_pandas())
+    some = in_pandas().sort_values("value")  # whose index a file keeps, though it has no name
+    some.to_parquet(tmp_path / "some.parquet")
+    agrees(tmp_path / "some.parquet")
+    agrees(pa.Table.from_pandas(some))
     agrees(in_pandas().astype({"table": "category", "sex": "category", "value": "Float64"}))
     agrees(in_pandas().set_index(["table", "sex", "age"]))
     whole = pd.DataFrame({"table": "age", "age": [0, 1, 2], "value": [1, 2, 3], "variance": 1})
