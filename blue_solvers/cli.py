@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 failed inside, 2 bad input, 3 done and in doubt (with ``--
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import re
 import sys
@@ -45,6 +46,7 @@ FLAGS = (  # parameters of the library, in messages, and what they are called he
     (re.compile(r"(?<!['\w])names_(to|sep)\b=?"), r"--names-\1"),
 )
 FAILED, BAD_INPUT, DOUBTFUL = 1, 2, 3
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 EXIT_CODES = """exit codes:
   0  done; with --strict, what was measured fits its noise too
   1  failed inside, or the output could not be written
@@ -103,7 +105,7 @@ def _run(argv: Sequence[str] | None, unwinding: Unwinding) -> int:
     except KeyboardInterrupt:
         return _complain(*unwinding.message())
     except (ValueError, OSError, ImportError, MemoryError) as error:
-        return _complain(_reason(error), BAD_INPUT)
+        return _complain(_reason(error), FAILED if getattr(error, "errno", None) in UNWRITABLE else BAD_INPUT)
     except DoubtfulError as error:
         SCREEN.close()
         if SCREEN.lost is None:
