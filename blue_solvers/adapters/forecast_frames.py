@@ -168,8 +168,7 @@ def _summing_matrix(S_df: Any, id_col: str) -> tuple[sparse.csr_array, list[str]
 
     from constraint_builders.files.source import open_source
 
-    frame = _without_sparse_columns(S_df)
-    table = open_source(frame).frame
+    table = open_source(S_df).frame
     labels = [name for name in table.columns if not table[name].dtype.is_numeric()]
     called = id_col if id_col in table.columns else labels[0] if len(labels) == 1 else None
     if called is None and not hasattr(S_df, "index"):
@@ -197,14 +196,6 @@ def _check_leaves(S: sparse.csr_array, names: Sequence[str], leaves: Sequence[st
     other = np.flatnonzero((np.diff(own.indptr) != 1) | (own.diagonal() == 0))
     if other.size and np.isfinite(S.data).all():
         raise ValueError(f"S_df: row {leaves[other[0]]!r} is not the leaf whose column is called so: rename either")
-
-
-def _without_sparse_columns(S_df: Any) -> Any:
-    """Pandas' sparse columns as ordinary ones."""
-    if not hasattr(S_df, "iloc"):
-        return S_df
-    sparse_columns = {name: np.asarray(S_df[name]) for name in S_df.columns if hasattr(S_df[name].dtype, "fill_value")}
-    return S_df.assign(**{str(name): own for name, own in sparse_columns.items()}) if sparse_columns else S_df
 
 
 def _check_tags(tags: Mapping[str, Any] | None, names: Sequence[str]) -> None:

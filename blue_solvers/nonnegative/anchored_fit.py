@@ -76,8 +76,7 @@ def _anchored_fit(model: FittingModel, y: Float) -> Certified:
     leniency = _leniency(model, first, excess)
     inflation = np.ones(y.size)
     inflation[model.alone] = leniency[model.cells_alone]
-    further = np.ones(program.variance.size)
-    further[: model.sum_rows.size] = inflation[model.sum_rows]
+    further = np.append(inflation[model.sum_rows], np.ones(program.variance.size - model.sum_rows.size))
     lenient = replace(program, weight=program.weight / leniency, variance=program.variance * further)
     try:
         held = _with_total(lenient, total)
@@ -91,8 +90,8 @@ def _anchored_fit(model: FittingModel, y: Float) -> Certified:
 def _leniency(model: FittingModel, cells: Float, excess: float) -> Float:
     """What the weight of every cell is divided by, (d,)."""
     noisy = (model.cell_variances > 0) & np.isfinite(model.cell_variances)
-    variances, weights = model.problem.variances[model.alone], model.M.data[model.M.indptr[model.alone]]
-    precision = np.divide(weights**2, variances, out=np.zeros(variances.size), where=variances > 0)
+    variances = model.problem.variances[model.alone]
+    precision = model.M.data[model.M.indptr[model.alone]] ** 2 / np.where(variances > 0, variances, np.inf)
     std = np.where(noisy, np.bincount(model.cells_alone, precision, cells.size), 1.0) ** -0.5
     smallness = 1 / (1 + (cells / (SMALL * std)) ** 2)
     return np.where(noisy, 1 + np.minimum(MOST, excess / std) * smallness, 1.0)
