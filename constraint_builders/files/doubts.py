@@ -61,16 +61,21 @@ class Floor:
             )
 
 
-def doubts(layout: Layout, values: Float, variances: Float, ends_at_0: bool = False) -> Iterator[str]:
+def doubts(
+    layout: Layout, values: Float, variances: Float, ends_at_0: bool = False, in_percent: bool = False
+) -> Iterator[str]:
     """What is doubtful about values over a layout, (n,), and their variances, infinite where nothing was measured.
 
-    Of values that a law publishes, which end at 0, it is not doubtful that they do, nor are columns swapped.
+    Coefficients of variation (`in_percent`) that are all below 1 may be shares, as sheets hold what they show in per
+    cent. Of values that a law publishes, which end at 0, it is not doubtful that they do, nor are columns swapped.
     """
     known = np.flatnonzero(np.isfinite(variances))
     y, errors = values[known], np.sqrt(variances[known])
     noisy = errors > 0
     if noisy.any() and not ends_at_0 and (abs(y[noisy]) < errors[noisy]).all():
         yield "every value is smaller than its standard error: are the columns swapped?"
+    if in_percent and noisy.any() and (errors[noisy] < 0.01 * abs(y[noisy])).all():
+        yield "every coefficient of variation is below 1 %: does 0.02 stand for 2 %, as in sheets that show per cents?"
     yield from _swapped(layout, known, y, errors)
     yield from _coarser(y[noisy], errors[noisy])
     yield from _mostly_exact(layout, values, variances)

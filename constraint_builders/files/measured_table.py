@@ -39,7 +39,7 @@ from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.files.area_tables import TableAreas
-from constraint_builders.files.columns import SUMMED_OUT, find_columns
+from constraint_builders.files.columns import CV_PERCENT, SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.expected_rows import refuse_missing_children
 from constraint_builders.files.hidden_totals import geounit_of_all, hidden_totals, refuse_rows_that_are_none
@@ -145,7 +145,8 @@ def measured(
         y = problem.observed.vector({own.name: own.values if geography else own.values[0] for own in cells})
         copied = copies(own.given for own in cells)
         perhaps += (f"{whole}: does it hold them?",) if whole else ()
-        found = doubts(problem.observed, y, problem.variances, isinstance(noise, NoiseLaw))
+        in_percent = columns.spread.kind == CV_PERCENT
+        found = doubts(problem.observed, y, problem.variances, isinstance(noise, NoiseLaw), in_percent)
         doubtful = (*table.doubts, *found, *copied, *perhaps)
         taken = (f"{label!r} in column {name!r}, row {row}" for name in silent for label, row in silent[name].items())
         notes = (*(f"{place}, taken for a level that was not measured" for place in taken), *doubtful)

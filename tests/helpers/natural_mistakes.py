@@ -126,6 +126,11 @@ TOTALS_AND_SUBTOTALS = [
         ("--total", "T"),
     ),
     Case(
+        "coefficients of variation as shares, as a sheet holds those that it shows in per cent",
+        csv("sex,value,cv_percent", [("total", 1000, 0.02), ("f", 520, 0.025), ("m", 481, 0.03)]),
+        Named("every coefficient of variation is below 1 %: does 0.02 stand for 2 %"),
+    ),
+    Case(
         "women and all, but not men",
         csv("sex,value,std_error", [("total", 1000, 5), ("female", 520, 5)]),
         Refused("'female' alone beside totals, which would count as many: give all others rows"),
