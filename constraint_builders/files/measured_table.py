@@ -45,7 +45,15 @@ from constraint_builders.files.expected_rows import refuse_missing_children
 from constraint_builders.files.hidden_totals import geounit_of_all, hidden_totals, refuse_rows_that_are_none
 from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
-from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, read_measurements
+from constraint_builders.files.rows import (
+    LevelTable,
+    MeasuredCells,
+    Rows,
+    as_written,
+    infer,
+    read_measurements,
+    with_a_variable,
+)
 from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.spine_of_codes import Geography, read_geography
 from constraint_builders.measured import Measured
@@ -106,6 +114,8 @@ def measured(
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():
             raise ValueError("there are no rows: give one for every cell")
+        if schema is None:
+            table, columns = with_a_variable(table, columns)
         if totals is None:
             table, totals = with_totals(table, columns.variables, schema, total)
         inferred, schema = inferred or not schema, schema or infer(table, columns)

@@ -6,7 +6,7 @@ Of their numbers come the variances of their noise, however a table says how pre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from constraint_builders.description.table import Table
 from constraint_builders.files.area_tables import AreaGeography
 from constraint_builders.files.columns import (
     CV_PERCENT,
+    GEOLEVEL,
     MARGIN,
     SOURCE,
     SUMMED_OUT,
@@ -30,6 +31,7 @@ from constraint_builders.files.columns import (
     Columns,
     Spread,
     cell_keys,
+    find_columns,
 )
 from constraint_builders.files.doubts import misspelt
 from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
@@ -40,6 +42,7 @@ from constraint_builders.files.spine_of_codes import Geography
 from constraint_builders.sources import SourceTable
 
 LevelTable = tuple[str, str]
+NO_VARIABLE = "line"  # what the one is called that every row sums out
 UNPUBLISHED = "; where nothing was published leave the value empty, its variance inf"
 
 
@@ -53,10 +56,24 @@ def infer(source: Source, columns: Columns) -> Schema:
     levels = {}
     for name in columns.variables:
         levels[name] = inferred_levels(_labels(source, name, variable=True), source.rows)
+        if not levels[name] and len(columns.variables) == 1 and _are_of_several_geolevels(source, columns):
+            levels[name] = ["all"]
         if not levels[name]:
             keep = "" if len(columns.variables) == 1 else "remove it, or "
             raise ValueError(f"column {name!r} is {SUMMED_OUT!r} in every row: {keep}give a schema, with its levels")
     return Schema(levels)
+
+
+def _are_of_several_geolevels(source: Source, columns: Columns) -> bool:
+    return GEOLEVEL in columns.keys and source.frame[columns.keys[GEOLEVEL]].n_unique() > 1
+
+
+def with_a_variable(source: Source, columns: Columns) -> tuple[Source, Columns]:
+    """The same, with a variable that every row sums out where there is none: totals at several geolevels need none."""
+    if columns.variables or not _are_of_several_geolevels(source, columns):
+        return source, columns
+    source = replace(source, frame=source.frame.with_columns(pl.lit(SUMMED_OUT).alias(NO_VARIABLE)))
+    return source, find_columns(source.frame, None)
 
 
 def as_written(source: Source, name: str, levels: Sequence[str]) -> list[str]:

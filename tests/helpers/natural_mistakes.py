@@ -422,7 +422,18 @@ FOOTERS = [
     Case("an empty value with its error", FLAT.replace("m,490", "m,"), Named("1 not measured")),
 ]
 
+OF_TOTALS = [("State", "44", 1000, 5), ("County", "44001", 410, 5), ("County", "44003", 600, 5)]
 GEOGRAPHIES = [
+    Case(
+        "totals of a state and its counties, without a variable",
+        csv("geolevel,geocode,value,std_error", OF_TOTALS),
+        Read([own[1:] for own in OF_TOTALS], places=True),
+    ),
+    Case(
+        "totals of a state and its counties, and a variable that all sum out",
+        csv("sex,geolevel,geocode,value,std_error", [("total", *own) for own in OF_TOTALS]),
+        Read([own[1:] for own in OF_TOTALS], places=True),
+    ),
     Case("GEO_ID beside plain codes", coded({"44": "0400000US44"}), Read(COUNTIES, places=True)),
     Case(
         "GEO_ID of places",
