@@ -55,7 +55,7 @@ def infer(source: Source, columns: Columns) -> Schema:
         )
     levels = {}
     for name in columns.variables:
-        levels[name] = inferred_levels(_labels(source, name, variable=True), source.rows)
+        levels[name] = levels_of(source, name)
         if not levels[name] and len(columns.variables) == 1 and _are_of_several_geolevels(source, columns):
             levels[name] = ["all"]
         if not levels[name]:
@@ -74,6 +74,11 @@ def with_a_variable(source: Source, columns: Columns) -> tuple[Source, Columns]:
         return source, columns
     source = replace(source, frame=source.frame.with_columns(pl.lit(SUMMED_OUT).alias(NO_VARIABLE)))
     return source, find_columns(source.frame, None)
+
+
+def levels_of(source: Source, name: str) -> list[str]:
+    """The levels that a column names, in order of `inferred_levels`."""
+    return inferred_levels(_labels(source, name, variable=True), source.rows)
 
 
 def as_written(source: Source, name: str, levels: Sequence[str]) -> list[str]:

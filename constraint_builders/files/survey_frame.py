@@ -24,11 +24,12 @@ from constraint_builders.files.columns import (
     plain_name,
     read_spread,
 )
-from constraint_builders.files.labels import LabelNumbers, in_order, with_totals
+from constraint_builders.files.labels import LabelNumbers, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import listed, naming, shown
 from constraint_builders.files.numbers import TEXT, is_empty, is_number, marked, read_labels
 from constraint_builders.files.periods import recoded_periods
+from constraint_builders.files.rows import levels_of
 from constraint_builders.files.sdmx_table import SDMX, plain_sdmx
 from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.wide_tables import (
@@ -200,7 +201,7 @@ def _with_periods(
     """The schema that the rows imply, where some periods are the sum of shorter ones; that of all sums them out."""
     if schema:
         raise ValueError("sums= says of periods what a schema says by recodes: give one of both")
-    levels = {name: _labels_of(table.frame[column]) for name, column in variables.items()}
+    levels = {name: levels_of(table, column) for name, column in variables.items()}
     into: dict[str, list[str]] = {}
     for variable, name in sums:
         if variable not in levels:
@@ -214,12 +215,6 @@ def _with_periods(
         table = replace(table, frame=table.frame.with_columns(own.replace(whole, [SUMMED_OUT] * len(whole))))
         recodes[variable] = {name: groups for name, groups in found.items() if len(set(groups)) > 1}
     return table, Schema(levels, recodes)
-
-
-def _labels_of(column: pl.Series) -> list[str]:
-    """The labels of a column that do not sum it out, in order."""
-    labels = read_labels(column).str.strip_chars().drop_nulls().unique()
-    return in_order(label for label in labels if label != SUMMED_OUT)
 
 
 def names_its_tables(table: Source) -> bool:

@@ -210,6 +210,14 @@ def test_years_are_sums_of_their_quarters(tmp_path: Path, capsys: pytest.Capture
     assert problem.domain.schema.labels_of("year") == ("2020", "2021 (1 of 4)")  # nobody takes a quarter for a year
 
 
+def test_levels_that_differ_by_capitals_alone_are_refused_beside_sums_too(tmp_path: Path) -> None:
+    """Of rounded figures no row need be there: `F` was a level of its own, of which all else was not published."""
+    rows = [f"2020K{quarter},{sex},{3 * quarter}" for quarter in (1, 2, 3, 4) for sex in "fm"]
+    path = written(tmp_path, "\n".join(["time,sex,value", *rows]).replace("K4,f", "K4,F"))
+    with pytest.raises(ValueError, match=r"column 'sex' has both 'f' \(row 2\) and 'F' \(row 8\): write one of them"):
+        read_tables(path, noise=RandomRounding(3), sums={"time": "year"})
+
+
 def test_months_are_summed_to_quarters_and_years() -> None:
     rows = [(f"{year}-{month:02}", 3.0) for year in (2020, 2021) for month in range(1, 13)]
     rows += [(f"{year}-Q{quarter}", 9.0) for year in (2020, 2021) for quarter in (1, 2, 3, 4)]
