@@ -167,12 +167,12 @@ def copied_inputs(inputs: Mapping[str, tuple[Layout, Float, Float]]) -> tuple[st
     return tuple(copies(given.values()))
 
 
-def misspelt(source: Source, name: str) -> str:
-    """A question about a level that few rows of a column have and that is much like another; empty without one."""
+def misspelt(source: Source, name: str, often: int = 1) -> str:
+    """A question about a level that few rows have and that is much like another, so often there; empty without one."""
     labels = read_labels(source.frame[name]).str.strip_chars()
     times = {str(label): n for label, n in labels.value_counts(sort=True).iter_rows() if label != SUMMED_OUT}
     rare = [label for label in reversed(times) if times[label] == 1 or 2 * times[label] <= max(times.values())]
-    pairs = ((label, other) for label in rare[:MOST_RARE] for other in times if times[label] <= times[other])
+    pairs = ((label, other) for label in rare[:MOST_RARE] for other in times if often * times[label] <= times[other])
     label, other = min(
         (own for own in pairs if much_alike(*own)), key=lambda own: (times[own[0]], own), default=("", "")
     )

@@ -24,6 +24,7 @@ from constraint_builders.files.columns import (
     plain_name,
     read_spread,
 )
+from constraint_builders.files.doubts import misspelt
 from constraint_builders.files.labels import LabelNumbers, with_totals
 from constraint_builders.files.measured_table import MeasuredTable, measured
 from constraint_builders.files.naming import listed, naming, shown
@@ -151,6 +152,11 @@ def measured_as_said(
         _refuse_silent_geolevels(table, found, silent)
         nothing = {name: _silent_labels(table, name, silent) for name in variables if inferred}
         table = replace(table, frame=frame)
+        if inferred and isinstance(
+            noise, NoiseLaw
+        ):  # the rows of a level that is another misspelt are absent otherwise
+            perhaps = filter(None, (misspelt(table, name, often=2) for name in variables.values()))
+            table = replace(table, doubts=(*table.doubts, *perhaps))
         if isinstance(noise, NoiseLaw) or said.style == ACS:
             table = with_absent_rows(table, schema, None if areas is None else areas.areas)
     return measured(

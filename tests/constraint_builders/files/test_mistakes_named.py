@@ -8,6 +8,8 @@ import pytest
 from blue_solvers.cli import LONGEST
 from constraint_builders import Schema, read_tables
 from constraint_builders.files import read_schema_file
+from noise_mechanisms.laws import RandomRounding
+from tests.helpers.every import every
 from tests.helpers.refused import refuses
 from tests.helpers.refused_commands import refusal
 
@@ -25,6 +27,25 @@ def table(**wrong: str) -> pl.DataFrame:
 def test_a_misspelt_level_is_named() -> None:
     said = r"'femal' in column 'sex', first in row 4, occurs once: is it 'female'\?"
     refuses(said, read_tables, table(sex="femal"))
+
+
+def test_a_misspelt_level_of_rounded_figures_is_asked_about() -> None:
+    """Rows of cells that were not published may be absent there: nothing else would tell that it is none of its own."""
+    law = RandomRounding(2)
+    asked = read_tables(table(sex="femal").drop("variance"), noise=law)[0].understood.notes
+    assert asked == ("'femal' in column 'sex', first in row 4, occurs once: is it 'female'?",)
+    for frame in (table(), table(sex="x"), table()[:-1], table()[:5]):
+        assert not read_tables(frame.drop("variance"), noise=law)[0].understood.notes
+
+
+@every("name", ["year", "Area code", "id"])
+def test_a_column_of_years_or_codes_is_no_cell_of_rounded_figures(name: str) -> None:
+    """They may well be multiples of 3."""
+    frame = pl.DataFrame({"region": ["N", "S"], name: [2019, 2019], "female": [3, 6], "male": [9, 12]})
+    refuses(f"column '{name}' holds numbers: is it a cell", read_tables, frame, noise=RandomRounding(3), names_to="sex")
+    problem, y = read_tables(frame, noise=RandomRounding(3), names_to="sex", cells=["female", "male"])
+    assert y.tolist() == [3, 9, 6, 12]
+    assert set(problem.schema.names) == {name, "region", "sex"}
 
 
 def test_what_is_only_missing_is_not_taken_for_misspelt() -> None:
