@@ -180,7 +180,8 @@ def _as_precise_as(noise: NoiseLaw, table: Source, said: Said) -> Source:
     said_by = next((name for name in table.frame.columns if read_spread(name)), None)
     if said_by is not None:
         raise ValueError(f"column {said_by!r} says how precise values are: leave it out, or their law {noise!r}")
-    return replace(table, frame=table.frame.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
+    published = table.frame.with_columns(pl.col(pl.Float32, pl.Float64).fill_nan(None))  # as pandas says it of others
+    return replace(table, frame=published.with_columns(pl.lit(noise.variance).alias(VARIANCE)))
 
 
 def _of_style(table: Source, schema: Schema | None, said: Said, noise: LawOrName) -> tuple[Source, Schema | None, Said]:

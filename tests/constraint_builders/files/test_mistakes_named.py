@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -36,6 +38,13 @@ def test_a_misspelt_level_of_rounded_figures_is_asked_about() -> None:
     assert asked == ("'femal' in column 'sex', first in row 4, occurs once: is it 'female'?",)
     for frame in (table(), table(sex="x"), table()[:-1], table()[:5]):
         assert not read_tables(frame.drop("variance"), noise=law)[0].understood.notes
+
+
+def test_what_pandas_says_of_values_that_are_not_there_is_empty_where_a_law_says_how_precise_they_are() -> None:
+    """The error that asked for the variance inf had no column to put it into."""
+    frame = pd.DataFrame({"sex": ["total", "f", "m"], "value": [9.0, 3.0, np.nan]})
+    problem, y = read_tables(frame, noise=RandomRounding(3))
+    assert problem.unmeasured.tolist() == np.isnan(y).tolist() == [False, False, True]
 
 
 @every("name", ["year", "Area code", "id"])
