@@ -114,7 +114,7 @@ def measured(
         columns = find_columns(table.frame, schema)
         if table.frame.is_empty():
             raise ValueError("there are no rows: give one for every cell")
-        if schema is None:
+        if not schema:
             table, columns = with_a_variable(table, columns)
         if totals is None:
             table, totals = with_totals(table, columns.variables, schema, total)
