@@ -43,7 +43,7 @@ from constraint_builders.files.source import Source
 
 MOST_CELLS = 1e7  # of a table that lacks some: it is held whole
 LEAST_ALIKE = 3  # labels of two columns, each of which goes with one of the other, that say the same
-NO_CELLS = ("year", "period", "time", "code", "id", "fips", "geoid", "zip", "postcode", "number", "no", "nr")
+NO_CELL = re.compile(r"(census_|reference_)?year|(.*_)?(code|id|fips|geoid|postcode)")
 PERHAPS_A_MARK = re.compile(r"[^\w*]*[^\W\d]{0,3}[^\w*]*")  # a few letters, or none
 
 
@@ -174,7 +174,7 @@ def columns_of_numbers(frame: pl.DataFrame, marks: Sequence[str | float] = ()) -
     plain = {own.name: own.filter(~marked(own, marks)) for own in frame if not is_role(own.name)}
     found = [name for name, column in plain.items() if holds_numbers(column)]
     for name in found:
-        if plain_name(name).split("_")[-1] in NO_CELLS:
+        if NO_CELL.fullmatch(plain_name(name)):
             raise ValueError(f"column {name!r} holds numbers: is it a cell? name all by cells=['female', 'male']")
     for name in plain if found else ():
         text = plain[name].cast(pl.String, strict=False).drop_nulls().unique(maintain_order=True).str.strip_chars()

@@ -55,6 +55,8 @@ def test_a_column_of_years_or_codes_is_no_cell_of_rounded_figures(name: str) -> 
     problem, y = read_tables(frame, noise=RandomRounding(3), names_to="sex", cells=["female", "male"])
     assert y.tolist() == [3, 9, 6, 12]
     assert set(problem.schema.names) == {name, "region", "sex"}
+    answers = pl.DataFrame({"region": ["N", "S"], "no": [3, 6], "full time": [9, 12], "2nd year": [0, 3]})
+    assert read_tables(answers, noise=RandomRounding(3), names_to="answer")[1].size == 6
 
 
 def test_what_is_only_missing_is_not_taken_for_misspelt() -> None:
