@@ -97,7 +97,8 @@ def worth_measuring(P: Answer, target: Any, candidates: Any, variances: ArrayLik
     operator = operator_from(P)
     W, C = _target(operator, target), _candidates(operator, candidates)
     noise = _variances(variances, C.shape[0])
-    return _gains(_with_targets(operator, W, C), candidate_variances(operator, C) + noise, _rounding(operator, C))
+    most, spread = _variance_of_all(operator, W), candidate_variances(operator, C) + noise
+    return _gains(_with_targets(operator, W, C), spread, _rounding(operator, C), most)
 
 
 def greedy_set(P: Answer, target: Any, candidates: Any, variances: ArrayLike, count: int) -> GreedySet:
@@ -128,10 +129,10 @@ def greedy_set(P: Answer, target: Any, candidates: Any, variances: ArrayLike, co
     if not whole_number(count, "count", 1) <= C.shape[0]:
         raise ValueError(f"count is {count}, and there are {C.shape[0]} candidates: give so many at most")
     shared, own, rounding = _with_targets(operator, W, C), candidate_variances(operator, C), _rounding(operator, C)
-    chosen, gains = np.zeros(count, dtype=np.intp), np.zeros(count)
+    chosen, gains, most = np.zeros(count, dtype=np.intp), np.zeros(count), _variance_of_all(operator, W)
     earlier = np.zeros((count, C.shape[0]))  # what candidates have in common with those chosen, in units of their noise
     for step in range(count):
-        each = _gains(shared, own + noise, rounding)
+        each = _gains(shared, own + noise, rounding, most)
         each[chosen[:step]] = -1.0
         best = int(each.argmax())
         if not each[best] > 0:
@@ -219,10 +220,19 @@ def candidate_variances(operator: BlueOperator, C: sparse.csr_array) -> Float:
     return np.where(np.isnan(found), np.inf, found)
 
 
-def _gains(shared: Float, spread: Float, rounding: Float) -> Float:
-    """Of covariances with targets, (C, K), variances with noise, (C,), and below which these are none, (C,)."""
+def _gains(shared: Float, spread: Float, rounding: Float, most: float) -> Float:
+    """Of covariances with targets, (C, K), variances with noise, (C,), and below which these are none, (C,).
+
+    None is above `most`, the variance of all targets, or so far below it that it is rounding.
+    """
     gains = np.zeros_like(spread)
-    return np.divide((shared**2).sum(axis=1), spread, out=gains, where=(spread > rounding) & np.isfinite(spread))
+    np.divide((shared**2).sum(axis=1), spread, out=gains, where=(spread > rounding) & np.isfinite(spread))
+    return np.where(gains > NOTHING**2 * most, np.minimum(gains, most), 0.0)
+
+
+def _variance_of_all(operator: BlueOperator, W: sparse.csc_array) -> float:
+    """The sum of the variances of targets, (m, K)."""
+    return float(operator.functional_covariance(W).diagonal().sum())
 
 
 def _rounding(operator: BlueOperator, C: sparse.csr_array) -> Float:

@@ -237,3 +237,17 @@ def test_candidates_in_a_frame_are_laid_out_by_its_columns() -> None:
     chosen, _ = greedy_set(found, [0, 1], frame, 1.0, 1)
     assert chosen.tolist() == [0]
     refuses("'q' is no label", worth_measuring, found, [0, 1], frame.rename(columns={"a": "q"}), 1.0)
+
+
+def test_a_target_that_others_say_nothing_of_has_no_candidates() -> None:
+    """One that is known exactly by elimination, and what nothing ties to it: what was left is rounding."""
+    schema = Schema({"a": 3, "b": 2})
+    problem = Problem(schema, {"a": [0.0, 3.0, 0.7], "b": 0.0, "detailed": [[0.0, 0.3], [0.1, 0.9], [1.3, 0.2]]})
+    others, known = np.round(np.random.default_rng(0).normal(size=(4, problem.desired.size)), 1), np.zeros(11)
+    known[[0, 6]] = 1, -1
+    assert (worth_measuring(problem, known, others, 1.0) == 0).all()
+    assert greedy_set(problem, known, others, 1.0, 4).chosen.size == 0
+    rng = np.random.default_rng(2)
+    S = sparse.block_diag([rng.normal(size=(5, 3)), rng.normal(size=(4, 2))]).toarray()
+    found = least_squares(S, rng.normal(size=9), rng.uniform(0.5, 2, 9))
+    assert set(greedy_set(found, [1, 1, 0, 0, 0], S, 0.3, 9).chosen.tolist()) == set(range(5))
