@@ -36,6 +36,7 @@ from constraint_builders.memory import require_memory
 NOTHING = 1e-12  # of what a candidate's covariance with a target sums: less is rounding
 ROUNDED = 3e-7  # of the standard error of a sum of errors that do not cancel: what rounding leaves of one that do
 LITTLE = 1e-4  # redundancy that rounding may have changed in its tenth digit
+FEW = 500  # measurements, whose redundancies are all worked out without a difference
 BLOCK = 64
 REPEATED, NOTHING_LEFT = 3, 1e-20  # projections, and the share of a squared length that rounding may leave
 Answer = BlueOperator | Estimate | Problem
@@ -255,13 +256,13 @@ def _columns(operator: BlueOperator, W: sparse.csc_array) -> Float:
 def redundancies(operator: BlueOperator, measured: Flags) -> Float:
     """Of uncorrelated measurements, (n,): 0 where nothing checks them, and where nothing was measured with noise.
 
-    Where that is little, so that 1 less a share has lost digits, it is the squared length of what an estimate leaves of
-    a unit error.
+    Where that is little, so that 1 less a share has lost digits, or they are few, it is the squared length of what an
+    estimate leaves of a unit error.
     """
     noise = np.where(measured, operator.problem.variances, 1.0)
     found = np.where(measured, 1 - np.nan_to_num(operator.over_observed.variances()) / noise, 0.0)
     found[found < LEAST_CHECKED / 2] = 0.0
-    little = np.flatnonzero((found > 0) & (found < LITTLE))
+    little = np.flatnonzero((found > 0) & (found < (LITTLE if noise.size > FEW else 1)))
     for rows in np.array_split(little, np.arange(BLOCK, little.size, BLOCK)):
         units = np.zeros((noise.size, rows.size))
         units[rows, np.arange(rows.size)] = np.sqrt(noise[rows])
