@@ -92,8 +92,9 @@ def functional_covariance(
     for number in sorted({number for own in weights for number in plan.map_of(own.table).seen}):
         slots = _slots(plan, weights, count, number, branches)
         for piece, own in coefficients[number].pieces:
-            on_piece = np.stack([piece.of_weights(each) for each in slots])
-            total.add(branches.errors(own, on_piece.reshape(*on_piece.shape[:2], -1)), ITSELF)
+            on_piece = piece.of_weights(slots.swapaxes(0, 1).reshape(slots.shape[1], -1, count))
+            on_piece = np.moveaxis(on_piece.reshape(piece.size, -1, len(slots), slots[0, 0].size), 2, 0)
+            total.add(branches.errors(own, on_piece.reshape(len(slots), piece.size, -1)), ITSELF)
     return total.covariance()
 
 
@@ -207,10 +208,9 @@ class Branches:
         self.class_of = plan.class_of[self.geounits]
         self.pair = pair_of[self.geounits[1:]]
         others = np.flatnonzero(~inside & (self.number[spine.parent] >= 0))
-        keys, counts = np.unique(pair_of[others], return_counts=True)
-        self._other_pairs, self._other_counts = keys, counts
-        self._other_class = plan.pair_class[keys]
-        self._other_parent = self.number[plan.parents[plan.pair_parent[keys]]]
+        self._other_pairs, self._other_counts = np.unique(pair_of[others], return_counts=True)
+        self._other_class = plan.pair_class[self._other_pairs]
+        self._other_parent = self.number[plan.parents[plan.pair_parent[self._other_pairs]]]
 
     def errors(self, coefficients: PieceCoefficients, weights: Float) -> Iterator[Error]:
         """Weights on independent errors in one component, (G, m, rest * K), and roots of their covariances, (G, m, m).
