@@ -9,7 +9,7 @@ from blue_solvers.quantiles import normal_multiple, read_level, takes_confidence
 from constraint_builders.arrays import Index
 from constraint_builders.description.reals import real_array, refuse_no_covariance
 
-ROUNDING = 1e-10  # of two estimates: by less than that they do not differ
+ROUNDING = 1e-12  # of two estimates: by less than that they do not differ
 
 
 @takes_confidence_level

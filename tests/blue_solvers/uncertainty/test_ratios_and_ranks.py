@@ -81,6 +81,8 @@ def test_sure_ranks_and_a_single_place() -> None:
     rank, first, last = rank_intervals([1.0, 3.0, 3.0], np.zeros((3, 3)))
     assert (rank.tolist(), first.tolist(), last.tolist()) == ([3, 1, 1], [3, 1, 1], [3, 2, 2])
     assert [x.tolist() for x in rank_intervals([5.0], [[2.0]])] == [[1], [1], [1]]
+    far = [x.tolist() for x in rank_intervals(1e12 + np.array([0.0, 50, 100]), np.eye(3))]
+    assert far == [[3, 2, 1]] * 3  # counts of any size
 
 
 @refused(
