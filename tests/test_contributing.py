@@ -27,14 +27,7 @@ from blue_solvers.solvers import registry
 from blue_solvers.testing import check_solver
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.budget import Budget
-from constraint_builders.files import (
-    Format,
-    add_format,
-    read_long_table,
-    read_schema_file,
-    read_settings,
-    write_frame,
-)
+from constraint_builders.files import Format, add_format, read_long_table, read_schema_file, read_settings, write_frame
 from constraint_builders.files.source import FORMATS
 from constraint_builders.files.text_table import read_text_table
 from noise_mechanisms import add_law, add_noise
@@ -314,8 +307,7 @@ def test_a_law_that_is_none_is_not_added(own_laws: None) -> None:
         (Uniform(1.0), TypeError, "a law is a subclass"),
         (int, TypeError, "a law is a subclass"),
     ):
-        with pytest.raises(error, match=message):
-            add_law(kind)  # type: ignore[arg-type]
+        refuses(message, add_law, kind, error=error)
     assert list(LAWS) == ["gaussian", "discrete_gaussian", "laplace", "discrete_laplace"]
     assert [LAWS["gaussian"], LAWS["laplace"]] == [Gaussian, Laplace]
 
@@ -379,8 +371,7 @@ def test_a_format_that_is_none_is_not_added(own_formats: None, tmp_path: Path) -
     for suffixes in ((), ("tab",), (".TAB",), (".",), ".tab"):
         refuses("suffixes must be a tuple such as", Format, "tabs", suffixes, pl.read_ndjson)
     refuses("give the library together with the extra", Format, "tabs", (".tab",), pl.read_ndjson, library="tabs")
-    with pytest.raises(TypeError, match="a format is a Format: got str"):
-        add_format(".tab")  # type: ignore[arg-type]
+    refuses("a format is a Format: got str", add_format, ".tab", error=TypeError)
     add_format(Format("nothing", (".nothing",), lambda file: 5))
     (tmp_path / "table.nothing").touch()
     with pytest.raises(TypeError, match="what reads nothing files must give a data frame: got int"):

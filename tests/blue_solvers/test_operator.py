@@ -10,6 +10,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator, svds
 from blue_solvers import SOLVERS, ConjugateGradient, Solver, UnsupportedProblemError, blue
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, gallery
+from tests.helpers.refused import refuses
 
 PROBLEM = gallery.berkeley()
 N = PROBLEM.observed.size
@@ -134,12 +135,9 @@ def test_equations_that_contradict_one_another(name: str) -> None:
 
 
 def test_unknown_solver_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="no solver 'fast': there are 'auto', 'sea_blue'"):
-        blue(gallery.toy(), "fast")
-    with pytest.raises(TypeError, match="solver"):
-        blue(gallery.toy(), 3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="solver"):
-        blue(gallery.toy(), SOLVERS["dense"])  # type: ignore[arg-type]
+    refuses("no solver 'fast': there are 'auto', 'sea_blue'", blue, gallery.toy(), "fast")
+    refuses("solver", blue, gallery.toy(), 3, error=TypeError)
+    refuses("solver", blue, gallery.toy(), SOLVERS["dense"], error=TypeError)
 
 
 def test_auto_says_what_it_chose_and_why() -> None:

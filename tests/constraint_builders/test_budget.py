@@ -139,8 +139,7 @@ def test_shares_that_do_not_sum_to_one_are_refused_by_name() -> None:
 
 
 def test_bad_shares_are_refused_by_name() -> None:
-    with pytest.raises(TypeError, match=r"share of 'sex' is the float 0\.1"):
-        split(1, {"total": "0.9", "sex": 0.1})  # type: ignore[dict-item]
+    refuses(r"share of 'sex' is the float 0\.1", split, 1, {"total": "0.9", "sex": 0.1}, error=TypeError)
     refuses("share of 'sex' is -1: a share cannot be negative", split, 1, {"total": 2, "sex": -1})
     refuses("share of 'sex' is '1/0'", split, 1, {"sex": "1/0"})
     refuses("share of 'sex' is 'half'", split, 1, {"sex": "half"})
@@ -157,8 +156,7 @@ def test_geolevels_of_both_mappings_must_match() -> None:
 @every("bad", [0, -1, math.nan, -math.inf])
 def test_bad_losses_and_variances_are_refused_by_name(bad: float) -> None:
     refuses(r"variance of \('State', 'sex'\) is", Budget.from_variances, {"State": {"sex": bad}})
-    with pytest.raises((ValueError, TypeError), match=r"loss of \('State', 'sex'\) is"):
-        Budget({"State": {"sex": bad}})  # type: ignore[dict-item]
+    refuses(r"loss of \('State', 'sex'\) is", Budget, {"State": {"sex": bad}}, error=(ValueError, TypeError))
     refuses("scale is", laplace_epsilon, bad)
 
 

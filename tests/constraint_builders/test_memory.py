@@ -16,6 +16,7 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.memory import format_bytes, free_memory, free_now, require_cells, require_limit
 from tests.helpers.every import cases, every
 from tests.helpers.places import ROOT
+from tests.helpers.refused import refuses
 
 HOST = 10**12
 UNLIMITED = 9223372036854771712  # what version 1 says where there is no limit
@@ -153,15 +154,12 @@ def test_tables_that_fit_one_by_one_and_not_together(monkeypatch: pytest.MonkeyP
 
 @every("limit", [0, -1.0, float("nan")])
 def test_a_limit_is_a_number_of_bytes(limit: float) -> None:
-    with pytest.raises(ValueError, match="a limit of memory must be a number of bytes above 0"):
-        require_limit(limit)
+    refuses("a limit of memory must be a number of bytes above 0", require_limit, limit)
 
 
 def test_a_limit_above_what_is_free_is_refused() -> None:
-    with pytest.raises(MemoryError, match=r"the limit of 909\.5 TiB is more than the .* that are free"):
-        require_limit(1e15)
-    with pytest.raises(MemoryError, match="the limit of infinitely many bytes is more than"):
-        require_limit(float("inf"))
+    refuses(r"the limit of 909\.5 TiB is more than the .* that are free", require_limit, 1e15, error=MemoryError)
+    refuses("the limit of infinitely many bytes is more than", require_limit, float("inf"), error=MemoryError)
 
 
 def test_bytes_for_a_person() -> None:

@@ -12,9 +12,9 @@ from tests.helpers.every import every
 Refusals = type[Exception] | tuple[type[Exception], ...]
 
 
-def refuses(message: str, call: Callable, /, *args: Any, **named: Any) -> None:
-    """A call that is refused with a ValueError whose message matches."""
-    with pytest.raises(ValueError, match=message):
+def refuses(message: str, call: Callable, /, *args: Any, error: Refusals = ValueError, **named: Any) -> None:
+    """A call that is refused with an error whose message matches."""
+    with pytest.raises(error, match=message):
         call(*args, **named)
 
 

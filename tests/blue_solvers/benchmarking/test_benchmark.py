@@ -190,8 +190,7 @@ def test_a_solver_that_no_other_process_has() -> None:
     class Local(Wrong):
         name: ClassVar[str] = "local"
 
-    with pytest.raises(TypeError, match="give alone=False"):
-        benchmark({"toy": gallery.toy()}, [Local()])
+    refuses("give alone=False", benchmark, {"toy": gallery.toy()}, [Local()], error=TypeError)
 
 
 @pytest.mark.parametrize("line", ["these are notes", "{}", "3", "[" * 100_000, "{status}"])
@@ -236,8 +235,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert pl.read_parquet(out)["status"].to_list() == ["done", "done"]
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert len(kept.read_text().splitlines()) == 2
-    with pytest.raises(SystemExit, match="2"):
-        main([*line, "--columns", "0"])
+    refuses("2", main, [*line, "--columns", "0"], error=SystemExit)
     assert "--columns: must be a whole number of 1 or more: got 0" in capsys.readouterr().err
 
 

@@ -12,12 +12,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from blue_solvers import Problem, estimate, selected_inverse
 from blue_solvers.errors import UnsupportedProblemError
-from blue_solvers.least_squares import (
-    factors_of_information,
-    leaf_basis,
-    least_squares,
-    proof_of_leaves,
-)
+from blue_solvers.least_squares import factors_of_information, leaf_basis, least_squares, proof_of_leaves
 from constraint_builders import LowRankPlusDiagonal
 from tests.helpers.designs import KINDS, anchors, differences, exact_least_squares, grid_of_differences, measured
 from tests.helpers.effort import lengths

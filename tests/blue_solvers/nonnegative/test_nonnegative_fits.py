@@ -8,15 +8,7 @@ import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blue_solvers.nonnegative import (
-    NotConvergedError,
-    anchored_fit,
-    max_fit,
-    nnls,
-    ols,
-    reweighted_fit,
-    sequential_fit,
-)
+from blue_solvers.nonnegative import NotConvergedError, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
 from blue_solvers.nonnegative.price.private_cells import project_to_simplex
 from blue_solvers.nonnegative.reweighted_fit import low_answers
 from constraint_builders import Problem, Schema, gallery

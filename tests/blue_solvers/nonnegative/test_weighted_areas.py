@@ -31,6 +31,7 @@ from tests.helpers.effort import lengths
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Invented, Kind, invent
+from tests.helpers.refused import refuses
 
 ONE = Schema({"unit": 1})
 SEEDS = range(600)
@@ -107,8 +108,7 @@ def test_least_squares_are_the_optimum_worked_out_in_rationals(every_nth: int, m
         q = program(one, one.y, signed)
         best = q.optimum()
         if best is None:
-            with pytest.raises((NotConvergedError, ValueError), match="known exactly"):
-                method(one.description.problem(), one.y)
+            refuses("known exactly", method, one.description.problem(), one.y, error=(NotConvergedError, ValueError))
             continue
         fit = method(one.description.problem(), one.y)
         x = require_consistent(one, one.y, fit, q)
@@ -164,8 +164,7 @@ def test_anchored_fits_hold_the_unbiased_sum_where_there_is_one() -> None:
         ones = np.ones(q.M.shape[1])
         determined = np.allclose(ones @ np.linalg.pinv(q.M) @ q.M, ones, atol=1e-8)
         if not determined:
-            with pytest.raises(ValueError, match="nothing that was measured determines"):
-                anchored_fit(one.description.problem(), one.y)
+            refuses("nothing that was measured determines", anchored_fit, one.description.problem(), one.y)
             continue
         x = require_consistent(one, one.y, anchored_fit(one.description.problem(), one.y), q)
         unbiased = cells_of(one, ols(one.description.problem(), one.y)).sum()
@@ -256,8 +255,7 @@ def test_a_model_that_misreads_weights_gives_no_fit(method, what, monkeypatch) -
     if method is max_fit and what == "sums":  # of which none is left: sums with bounds are those of M
         np.testing.assert_allclose(method(problem, y).detail, fit.detail, rtol=1e-9)
         return
-    with pytest.raises(NotConvergedError, match="please report"):
-        method(problem, y)
+    refuses("please report", method, problem, y, error=NotConvergedError)
 
 
 def test_what_no_cells_sum_to_is_refused_by_its_sign_and_other_differences_are_fitted() -> None:
@@ -272,8 +270,7 @@ def test_what_no_cells_sum_to_is_refused_by_its_sign_and_other_differences_are_f
         if right:
             np.testing.assert_allclose(nnls(problem, y).detail.ravel() @ layer, value)
             continue
-        with pytest.raises(ValueError, match=r"\('R', 'total'\).* is known exactly and (negative|positive)"):
-            nnls(problem, y)
+        refuses(r"\('R', 'total'\).* is known exactly and (negative|positive)", nnls, problem, y)
 
 
 def test_the_objective_of_cells_that_are_all_empty_is_that_of_the_measurements() -> None:

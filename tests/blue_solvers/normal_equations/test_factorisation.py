@@ -119,8 +119,7 @@ def test_out_of_memory_names_the_next_step(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(stand_in, "cho_factor", fail, raising=False)
     monkeypatch.setattr(factorisation, "cholmod", stand_in)
     monkeypatch.setattr(factorisation, "version_of", lambda name: "0.5.0")
-    with pytest.raises(MemoryError, match="use solver='cg'"):
-        factorise(MATRIX)
+    refuses("use solver='cg'", factorise, MATRIX, error=MemoryError)
 
 
 @pytest.mark.parametrize("name", ["dense", "cholesky"])
@@ -129,8 +128,7 @@ def test_what_would_not_fit_is_refused_with_its_bytes(name: str, monkeypatch: py
     problem.constraint_matrix()
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=2**17))
     memory._free_in.cache_clear()
-    with pytest.raises(MemoryError, match=r"needs .*iB and 128 KiB are free"):
-        blue(problem, name)
+    refuses(r"needs .*iB and 128 KiB are free", blue, problem, name, error=MemoryError)
 
 
 @examples(30)
@@ -209,6 +207,5 @@ def test_a_factor_that_would_not_fit_is_refused_with_its_bytes(monkeypatch: pyte
     for module in (factorisation, memory):
         monkeypatch.setattr(module, "free_memory", lambda: 2048.0)
     said = r"the Cholesky factor of 60 equations, 1,830 entries, needs 28.59 KiB and 2 KiB are free: use"
-    with pytest.raises(MemoryError, match=said):
-        factorise(full)
+    refuses(said, factorise, full, error=MemoryError)
     factorise(sparse.csc_array(sparse.diags_array(np.full(60, 99.0))))

@@ -31,6 +31,7 @@ from tests.helpers.every import cases, every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Kind, all_kinds, invent, plain_tables
 from tests.helpers.places import README
+from tests.helpers.refused import refuses
 
 CONFIGURED: list[Solver] = [
     *(solver() for solver in SOLVERS.values()),
@@ -102,8 +103,7 @@ def test_covariance_operators(seed: int, solves: bool, definite: bool) -> None:
     reason = SOLVERS["dense"]().supports(problem)
     assert (reason is None) == bool((np.linalg.eigvalsh(covariance) > 0).all())
     if reason is not None:
-        with pytest.raises(UnsupportedProblemError, match=r"not positive (semi-)?definite"):
-            blue(problem, "dense")
+        refuses(r"not positive (semi-)?definite", blue, problem, "dense", error=UnsupportedProblemError)
 
 
 @examples(30, 3)
@@ -186,8 +186,7 @@ def test_check_solver_finds_who_does_not_support_what_it_says(flaw: str) -> None
         "says another thing": "it says 'it has geography', but blue UnsupportedProblemError: solver 'liar' cannot",
         "breaks": "blue raises KeyError: 'exact'",
     }
-    with pytest.raises(AssertionError, match=rf"solver 'liar' on .* breaks 'supports': .*{told[flaw]}"):
-        check_solver(Liar(flaw))
+    refuses(rf"solver 'liar' on .* breaks 'supports': .*{told[flaw]}", check_solver, Liar(flaw), error=AssertionError)
 
 
 def test_check_solver_finds_nothing_in_the_truth() -> None:
@@ -237,6 +236,5 @@ SEX, SPINE = Schema({"sex": 2}), Spine([-1, 0, 0], ["State", "County", "County"]
     (Problem.from_summing_matrix([[1, 1], [0, 0]], 1.0), "do not form a tree"),
 )
 def test_the_two_passes_say_what_they_leave_to_others(problem: Problem, said: str) -> None:
-    with pytest.raises(UnsupportedProblemError, match=said):
-        blue(problem, "two_pass")
+    refuses(said, blue, problem, "two_pass", error=UnsupportedProblemError)
     assert blue(problem).solver.choose(problem)[0].name not in ("two_pass", "sea_blue")

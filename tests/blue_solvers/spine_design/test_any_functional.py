@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers.spine_design import (
-    BlockFunctionals,
-    best_spine,
-    entity_variances,
-    optimise_bypasses,
-    optimise_spine,
-)
+from blue_solvers.spine_design import BlockFunctionals, best_spine, entity_variances, optimise_bypasses, optimise_spine
 from blue_solvers.spine_design.contributions import functional_variances
 from blue_solvers.spine_design.objective import Guide
 from constraint_builders import Schema, Spine

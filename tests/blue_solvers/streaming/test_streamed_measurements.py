@@ -19,6 +19,7 @@ from tests.blue_solvers.streaming.uneven_release import SETTINGS, TIGHT, invente
 from tests.helpers.disturbances import digests
 from tests.helpers.effort import first_of
 from tests.helpers.partitioned import peak_of_the_second
+from tests.helpers.refused import refuses
 from tests.helpers.refused_commands import refusal
 
 
@@ -73,8 +74,7 @@ def test_answers_are_those_in_memory(
     blocks = np.arange(0, 60, 7)
     adults: dict[str, list[str]] = {"adult": ["2-4"]}
     answers = [result.ask("Block", blocks, [{}, adults]) for result in (first, second)]
-    with pytest.raises(ValueError, match="geounits of 'Block' are numbered from 0 to"):
-        first.ask("Block", np.array([-1]), [{}])
+    refuses("geounits of 'Block' are numbered from 0 to", first.ask, "Block", np.array([-1]), [{}])
     np.testing.assert_allclose(answers[0].estimate, answers[1].estimate, rtol=1e-9)
     np.testing.assert_array_equal(answers[0].covariance, answers[1].covariance)
 
@@ -111,8 +111,7 @@ def test_damaged_parts_are_named_and_made_anew(release: Path, whole: Path, tmp_p
     with pytest.raises(PartitionError, match=r"part 00002 .* is not what was written.* or remove .*parts") as caught:
         estimate_measurements(release, settings_of(), out, memory=TIGHT, progress=damage)
     assert list(caught.value.parts) == ["00002"]
-    with pytest.raises(FileNotFoundError, match=r"result\.json"):
-        Result(out)
+    refuses(r"result\.json", Result, out, error=FileNotFoundError)
     shutil.rmtree(parts)
     estimate_measurements(release, read_settings(release / "settings.toml"), out, memory=TIGHT)
     assert digests(out) == digests(whole)
@@ -131,8 +130,7 @@ def test_files_that_change_while_they_are_read_are_refused(tmp_path: Path, chang
         shutil.copy2(kept, changed)
     elif change != "gone":
         changed.write_bytes(b"as it is!" if change == "as long as before" else b"longer than before")
-    with pytest.raises(ValueError, match="changed: it changed while it was read"):
-        files.require_unchanged()
+    refuses("changed: it changed while it was read", files.require_unchanged)
 
 
 def test_damaged_files_are_named(release: Path, tmp_path: Path) -> None:

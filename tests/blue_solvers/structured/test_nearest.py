@@ -19,6 +19,7 @@ from tests.helpers.every import cases, every
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import Kind, invent, with_equalities
+from tests.helpers.refused import refuses
 
 SOLVER = ConjugateGradient(preconditioner="two_pass")
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
@@ -213,10 +214,8 @@ def test_refusals_say_which_solver_instead() -> None:
         (operator, r"operator without a method solve\(V\), its inverse times V: use preconditioner='jacobi'"),
         (matrix, "no tables"),
     ):
-        with pytest.raises(UnsupportedProblemError, match=message):
-            blue(problem, SOLVER)
-    with pytest.raises(ValueError, match="forms no equations"):
-        ConjugateGradient(preconditioner="two_pass", rows="all")
+        refuses(message, blue, problem, SOLVER, error=UnsupportedProblemError)
+    refuses("forms no equations", ConjugateGradient, preconditioner="two_pass", rows="all")
 
 
 def test_not_converged_names_the_ratio_and_the_next_step() -> None:
@@ -233,5 +232,4 @@ def test_not_converged_names_the_ratio_and_the_next_step() -> None:
 )
 def test_variances_that_do_not_fit(change: Callable[[Float], Float], message: str) -> None:
     problem = Problem(Schema({"a": 27}), {"a": 2.0, "total": 1.0})
-    with pytest.raises(ValueError, match=message):
-        problem.with_variances(change(problem.variances))
+    refuses(message, problem.with_variances, change(problem.variances))

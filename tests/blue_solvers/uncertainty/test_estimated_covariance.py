@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import SeaBlue, blue
-from blue_solvers.uncertainty import (
-    cell_weights,
-    estimate_variances,
-    functionals,
-    variances,
-)
+from blue_solvers.uncertainty import cell_weights, estimate_variances, functionals, variances
 from blue_solvers.uncertainty.functionals import observed_weights
 from constraint_builders import Problem, Schema, gallery
 from tests.helpers.effort import examples

@@ -112,8 +112,7 @@ def test_refusals_of_what_is_made_of_layers() -> None:
     refuses("there already", areas.with_layer, "Region", [0, 1, 1, 1])
     refuses("1 areas, and 2 names", areas.with_layer, "Place", [[1, 1, 0, 0]], names=["a", "b"])
     refuses("no column 'shop'", Areas.from_frame, {"Region": [0, 1]}, leaf="shop")
-    with pytest.raises(TypeError, match="from a data frame"):
-        Areas.from_frame([[0, 1]])
+    refuses("from a data frame", Areas.from_frame, [[0, 1]], error=TypeError)
 
 
 @examples(50)
@@ -179,10 +178,8 @@ def test_a_problem_has_a_spine_or_areas() -> None:
     areas, spine, schema = Areas(2, {}), Spine([-1]), Schema({"sex": 2})
     refuses("give one of spine= and areas=", Problem, schema, {"Leaf": {"sex": 1.0}}, areas=areas, spine=spine)
     for wrong in ("x", 3, areas):
-        with pytest.raises(TypeError, match="spine must be a Spine, such as"):
-            Problem(schema, {"Leaf": {"sex": 1.0}}, spine=wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="areas must be Areas"):
-        Problem(schema, {"Leaf": {"sex": 1.0}}, areas=spine)  # type: ignore[arg-type]
+        refuses("spine must be a Spine, such as", Problem, schema, {"Leaf": {"sex": 1.0}}, spine=wrong, error=TypeError)
+    refuses("areas must be Areas", Problem, schema, {"Leaf": {"sex": 1.0}}, areas=spine, error=TypeError)
     refuses("no layer 'Region' of areas", Problem, schema, {"Region": {"sex": 1.0}}, areas=areas)
     refuses("not estimable at Leaf '0'", Problem, schema, {"Leaf": {"total": 1.0}}, {"Leaf": ["sex"]}, areas=areas)
     with pytest.raises(ValueError, match=r"must have shape \(\), \(2,\) or \(2, 2\)"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.refused import refuses
 from tests.helpers.state_files import part, read
 
 
@@ -28,23 +29,20 @@ def test_what_is_linked_is_read(level: str, above: int, folder: Path) -> None:
     linked.symlink_to(elsewhere)
     np.testing.assert_array_equal(read(folder).y, expected.y)
     shutil.rmtree(elsewhere) if elsewhere.is_dir() else elsewhere.unlink()
-    with pytest.raises(FileNotFoundError, match=linked.name):
-        read(folder)
+    refuses(linked.name, read, folder, error=FileNotFoundError)
 
 
 @pytest.mark.parametrize("what", ["Block.parquet/Constraint", "Block.parquet/DPQuery/part-1.parquet", "US.parquet"])
 def test_a_link_to_nothing_beside_what_is_there_is_refused(what: str, folder: Path) -> None:
     read(folder)
     (folder / what).symlink_to(folder / "nothing")
-    with pytest.raises(FileNotFoundError, match=Path(what).name):
-        read(folder)
+    refuses(Path(what).name, read, folder, error=FileNotFoundError)
 
 
 @pytest.mark.parametrize("target", ["Block.parquet/DPQuery", "Block.parquet/DPQuery/State=044", "."])
 def test_folders_that_are_linked_twice_are_refused(target: str, folder: Path) -> None:
     (folder / "Block.parquet" / "DPQuery" / "again").symlink_to(folder / target)
-    with pytest.raises(ValueError, match="links lead to this folder twice"):
-        read(folder)
+    refuses("links lead to this folder twice", read, folder)
 
 
 def test_a_folder_that_cannot_be_listed_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,5 +55,4 @@ def test_a_folder_that_cannot_be_listed_is_refused(folder: Path, monkeypatch: py
         return inner(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(PermissionError, match="State=044"):
-        read(folder)
+    refuses("State=044", read, folder, error=PermissionError)

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraint_builders import Problem, Schema, Spine
-from constraint_builders.files import (
-    measured_table,
-    measurements_frame,
-    read_long_table,
-    write_frame,
-)
+from constraint_builders.files import measured_table, measurements_frame, read_long_table, write_frame
 from constraint_builders.files.expected_rows import MOST_DEVIATIONS
 from constraint_builders.files.source import open_source
 from tests.helpers.effort import examples

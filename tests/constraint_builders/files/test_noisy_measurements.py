@@ -12,11 +12,7 @@ import pytest
 
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.budget import Budget
-from constraint_builders.files import (
-    Release,
-    production_settings,
-    write_noisy_measurements,
-)
+from constraint_builders.files import Release, production_settings, write_noisy_measurements
 from noise_mechanisms import add_noise
 from tests.helpers.refused import refuses
 from tests.helpers.state_files import SETTINGS, STATE, noisy, part, read, small_problem

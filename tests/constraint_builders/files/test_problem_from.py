@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import estimate, read_tables
 from constraint_builders import Problem, Schema
-from constraint_builders.files import (
-    measurements_frame,
-)
+from constraint_builders.files import measurements_frame
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.refused import refused, refuses
@@ -164,8 +162,7 @@ def test_cells_without_a_precision_of_their_own_are_asked_for() -> None:
 
 
 def test_no_frame_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"a table is a path or a data frame"):
-        read_tables({"value": [1.0]})
+    refuses(r"a table is a path or a data frame", read_tables, {"value": [1.0]}, error=TypeError)
 
 
 @every("label", ["All ages", "Total"])
@@ -199,8 +196,7 @@ def test_one_mark_and_one_cell_may_be_given_by_themselves() -> None:
 
 
 def test_columns_that_are_no_mapping_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"columns is a mapping, such as .*: got list"):
-        read_tables(WIDE, columns=["f"])
+    refuses(r"columns is a mapping, such as .*: got list", read_tables, WIDE, columns=["f"], error=TypeError)
 
 
 @pytest.mark.few(6)

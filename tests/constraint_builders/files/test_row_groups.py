@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraint_builders.files import (
-    measured_level,
-    read_noisy_measurements,
-)
+from constraint_builders.files import measured_level, read_noisy_measurements
 from constraint_builders.files.arrow_files import declared_by_parquet, open_parquet, read_parquet
 from constraint_builders.files.kept_variables import keep_variables
 from constraint_builders.files.noisy_measurements import read_outline

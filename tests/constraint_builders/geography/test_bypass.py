@@ -9,13 +9,7 @@ from constraint_builders import Spine
 from constraint_builders.geography import Strategy, bypass, bypassing_improves, fewest_children, leaves, nodes_to_bypass
 from tests.helpers.effort import lengths
 from tests.helpers.every import every
-from tests.helpers.random_trees import (
-    LEVELS,
-    blocks_below,
-    random_spine,
-    total_covariance,
-    total_variances,
-)
+from tests.helpers.random_trees import LEVELS, blocks_below, random_spine, total_covariance, total_variances
 from tests.helpers.refused import refuses
 
 TOLERANCE = 1e-9  # relative, of dense inverses of matrices of up to 30 rows whose condition is below 1e5

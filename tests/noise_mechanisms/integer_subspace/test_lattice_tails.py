@@ -17,6 +17,7 @@ from noise_mechanisms.integer_subspace import (
 )
 from tests.helpers.effort import examples
 from tests.helpers.every import every
+from tests.helpers.refused import refuses
 from tests.noise_mechanisms.integer_subspace.enumeration import margins
 
 CASES = {
@@ -104,9 +105,6 @@ def test_nothing_to_draw_reaches_nowhere() -> None:
 @every("wrong", [-1.0, math.nan, math.inf])
 def test_distances_out_of_range_are_refused(wrong: float) -> None:
     mechanism = GeneralizedLaplace(margins((3,), "total"), 1.0)
-    with pytest.raises(ValueError, match=r"t is|t holds"):
-        tail_bound(mechanism, wrong)
-    with pytest.raises(ValueError, match=r"radius"):
-        log_points_within(mechanism.lattice, wrong)
-    with pytest.raises(TypeError, match="generalized Laplace or Gaussian"):
-        tail_bound(object(), 1.0)  # type: ignore[arg-type]
+    refuses(r"t is|t holds", tail_bound, mechanism, wrong)
+    refuses(r"radius", log_points_within, mechanism.lattice, wrong)
+    refuses("generalized Laplace or Gaussian", tail_bound, object(), 1.0, error=TypeError)
