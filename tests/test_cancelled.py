@@ -172,7 +172,6 @@ def test_workers_of_joblib_end_with_their_parent(tmp_path: Path) -> None:
         start_new_session=True,
     )
     with run:
-        assert run.stdout is not None
         assert run.stdout.readline() == "begun\n"
         time.sleep(3)
         workers = psutil.Process(run.pid).children(recursive=True)

@@ -76,7 +76,6 @@ def test_the_passes_give_the_estimate_of_the_whole(tmp_path: Path, limit: float)
     passes = Remembered(nation, tmp_path / "nation")
     said = passes.run()
     problem, (y, x, variances, truth) = whole(nation, passes.made)
-    assert problem.spine is not None
     geounits = sum(1 + own.counties + own.tracts + own.groups + own.blocks for own in SMALL)
     assert problem.spine.size == 1 + geounits
     expected = estimate(problem, y, "dense", certify=False)
@@ -127,7 +126,6 @@ def test_killed_at_random_and_started_again_it_ends_with_the_same_checksums(tmp_
     command = [sys.executable, "-c", WORK, str(tmp_path / "killed")]
     while not ended:
         with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as work:
-            assert work.stdout is not None
             ended = work.stdout.readline() == ""
             if not ended and killed < 4:
                 time.sleep(rng.uniform(0, 0.01))

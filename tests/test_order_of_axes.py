@@ -87,7 +87,6 @@ def test_stored_results_and_measurement_files_are_in_the_order_of_the_schema(tmp
     again = read_noisy_measurements(tmp_path / "files", settings)
     laid_out = again.problem.observed.tables(again.y)
     assert np.array_equal(laid_out["County", "detailed"], cells)
-    assert again.problem.zeros is not None
     flags = again.problem.zeros.empty[1:]
     assert np.argwhere(flags).tolist() == [[0, 0, 2]]
 

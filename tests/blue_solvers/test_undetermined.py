@@ -19,7 +19,6 @@ def test_the_reason_names_the_cell_by_its_labels() -> None:
     with pytest.raises(ValueError, match=r"cell \(sex=f, age=old\) rests on .* desired= or choose undetermined= 'nan'"):
         Problem(schema, holes)
     problem = Problem(schema, holes, ["age * sex", "sex"], undetermined="nan")
-    assert problem.undetermined is not None
     assert problem.undetermined.tolist() == [False, False, True, True, True, True]
     assert problem.why_undetermined(3) == (
         "table 'age * sex', cell (age=old, sex=m): it was not measured, and no other measurements determine it"

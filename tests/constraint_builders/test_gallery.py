@@ -30,7 +30,6 @@ def test_cube_has_all_margins(k: int, levels: int) -> None:
 
 def test_redistricting() -> None:
     problem = gallery.pl94()
-    assert problem.schema is not None
     assert problem.schema.shape == (8, 2, 2, 63)
     assert len(problem.desired.names) == 16
     assert problem.desired.size == 9 * 3 * 3 * 64
@@ -61,7 +60,6 @@ def test_one_block_has_the_budget_of_production() -> None:
 
 def _mean_widths(problem: Problem) -> tuple[float, float, float]:
     """Mean widths of 95 % intervals: of what was measured, of its estimates, and of the other estimates."""
-    assert problem.schema is not None
     detailed = " * ".join(problem.schema.names)
     factors = [frozenset(str(name).replace("detailed", detailed).split(" * ")) for name in problem.desired.names]
     measured = {frozenset(str(name).replace("detailed", detailed).split(" * ")) for name in problem.observed.names}

@@ -39,7 +39,6 @@ def test_boundaries_go_from_file_to_file(tmp_path: Path, suffix: str) -> None:
             for own in (tmp_path / "shapes").iterdir():
                 archive.write(own, own.name)
     found = read_boundaries(path)
-    assert found.crs is not None
     assert found.crs["name"] == ("WGS 84" if suffix == ".geojson" else "NAD83")
     assert found.attributes["GEOID"].to_list() == ["44001", "44003"]
     np.testing.assert_array_equal(found.polygons(["44003"]), [[[CORNERS]]])

@@ -49,7 +49,6 @@ def small_problem(codes: dict[str, list[str]] = CODES, **changed: Any) -> Proble
 
 def noisy(problem: Problem) -> np.ndarray:
     """Measurements of 30 in every cell of every block."""
-    assert problem.spine is not None
     leaves = np.count_nonzero(problem.spine.child_counts == 0)
     return add_noise(problem, true_vector(problem, np.full((leaves, 2, 3), 30)), 5)
 

@@ -317,7 +317,6 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     script = "import sys, blue_solvers.cli as cli; sys.exit(cli.main(['demo']))"
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as run:
-        assert run.stdout is not None
         assert run.stderr is not None
         run.stdout.close()
         assert run.stderr.read() == ""

@@ -83,7 +83,6 @@ def test_a_release_holds_truth_plus_noise_of_the_stated_law(release: str, blocks
     read = read_noisy_measurements(release, read_settings(settings))
     problem = read.problem
     _, counts = read_block_counts(blocks, read_settings(settings).schema)
-    assert problem.spine is not None
     assert problem.spine.levels == ("State", "County", "Tract", "Block_Group", "Block")
     stated = noise_variances(read_settings(settings).budget, "discrete_gaussian")
     for (level, table), variances in problem.observed.tables(problem.variances).items():  # type: ignore[misc]

@@ -89,8 +89,6 @@ def test_proofs_allow_for_what_exact_rows_are_missed_by(kind: Any) -> None:
     for seed in range(6):
         S, y, variances = kind(np.random.default_rng(seed))
         found, best = least_squares(S, y, variances, certify=True), one_left(S, y, variances)
-        assert found.proof is not None
-        assert found.proof.bound is not None
         assert best.off(S, found.values, found.rows) <= found.proof.bound, seed
 
 

@@ -52,7 +52,6 @@ def furthest(found: Invented, solver: Solver | str, V: np.ndarray) -> float:
 def test_weights_are_right_where_they_were_not(kind: int, seed: int, solver: Solver | str) -> None:
     """Seeds whose weights were 1e-8 standard errors off and more, and those of what is known exactly not 0."""
     found = invent(seed, all_kinds()[kind])
-    assert found is not None
     assert furthest(found, solver, functionals(found.reference.estimate.size, found.y.size)) <= 1e-8
 
 
@@ -83,7 +82,6 @@ def test_any_weights_of_twelve_decades_are(seed: int, covariance: str, cellwise:
 def test_variances_of_what_is_known_exactly_are_exactly_0(kind: int, seed: int) -> None:
     """Seeds where they were 1e-33 to 1e-26."""
     found = invent(seed, all_kinds()[kind])
-    assert found is not None
     known = found.reference.variances == 0
     assert known.any()
     for solver in (AROUND, "cg", "auto"):
@@ -110,7 +108,6 @@ def test_they_are_where_tables_are_left_out(q: float | list[float], monkeypatch:
 def test_iterations_that_may_lose_digits_do_not_call_what_they_apply_exact() -> None:
     """A seed with weights 6e-7 standard errors off; the estimate itself is proved."""
     found = invent(5335, all_kinds()[17])
-    assert found is not None
     P = blue(found.description.problem(), AROUND)
     assert not P.info.exact
     assert "digits" in P.info.reason

@@ -58,7 +58,6 @@ def test_every_place_is_drawn_in_its_shape_by_its_number(given: tuple[Path, Boun
         wide, high = np.ptp(points, axis=0)
         assert high / wide == pytest.approx(4.0, rel=0.01)
     ends = re.search(r">([\d.]+) to ([\d.]+)</text>", page)
-    assert ends is not None
     assert [round(float(end)) for end in ends.groups()] == [5, 15]
 
 

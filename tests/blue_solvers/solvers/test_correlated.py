@@ -155,7 +155,6 @@ def test_heuristics_are_refused() -> None:
 def test_large_counts_cost_no_digits_of_small_noise(seed: int) -> None:
     """Twelve decades of variances and counts of a million: what is shared is told by residuals."""
     invented = invent(seed, Kind(covariance="shared", decades=12.0, count=1e6, equalities=False), answer=answer)
-    assert invented is not None
     reference, problem = invented.reference, invented.description.problem()
     rounding = 8 * np.spacing(abs(reference.estimate).max(initial=reference.largest))
     for solver in ("two_pass", "sea_blue", "cholesky", "dense"):
@@ -181,7 +180,6 @@ def test_sources_beside_which_independent_noise_is_lost_in_rounding(seeds: int) 
         best = [float(Fraction(float(own)) - by * gap) for own, by in zip(y, along, strict=True)]
         found = estimate(problem, y)
         bound = found.certificate().bound
-        assert bound is not None
         assert found.info.exact == (bound < 1e-3)
         assert (abs(found.values - best) <= min(bound, 1e-3) * found.std_errors).all()
 

@@ -216,7 +216,6 @@ def test_a_bare_leaf_is_proved_by_what_was_measured_above_it(tmp_path: Path) -> 
     partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
     stream(tmp_path / "in", tmp_path / "out")
     bound = proof_in(tmp_path / "out").certificate.bound
-    assert bound is not None
     assert bound < 1e-7
     P = blue(problem)
     error = abs(read_estimates(tmp_path / "out", problem) - (P @ np.where(problem.unmeasured, 0.0, y) + P.offset))

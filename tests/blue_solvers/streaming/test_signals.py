@@ -39,7 +39,6 @@ def test_while_packages_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "scipy" / "__init__.py").write_text((tmp_path / "polars.py").read_text())
     for number in (signal.SIGINT, signal.SIGTERM):
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert run.stdout is not None
         assert run.stdout.readline() == "loading\n"
         run.send_signal(number)
         _, said = run.communicate(timeout=30)

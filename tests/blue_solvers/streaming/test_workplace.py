@@ -64,7 +64,6 @@ def test_only_one_process_at_a_time_is_inside(tmp_path: Path) -> None:
 
 def test_a_lock_names_its_holder_and_ends_with_it(tmp_path: Path) -> None:
     holder = python(HOLD, str(tmp_path / "folder"))
-    assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     message = rf"^here: process {holder.pid} on .+, since \d.*, is at work there: wait for its end, or choose another"
     with pytest.raises(BlockingIOError, match=message), locked(tmp_path / "folder", Path("here")):

@@ -174,7 +174,6 @@ def test_wide_tables_need_no_joint_table(total: float) -> None:
     y = noisy(problem, total)
     x = blue(problem) @ y
     certificate = certify(problem, y, x)
-    assert certificate.bound is not None
     assert certificate.bound < 1e-9 * total / 1e6
     for cell in (0, 5, problem.observed.size // 2):
         wrong = x.copy()
@@ -256,7 +255,6 @@ def test_a_large_spine_is_proved_by_one_pass_of_sums() -> None:
     y = M @ counts + np.sqrt(problem.variances) * rng.standard_normal(M.shape[0])
     x = blue(problem) @ y
     found = certify(problem, y, x)
-    assert found.bound is not None
     assert found.bound < 1e-9
     for cell in rng.integers(1, x.size, 20):
         wrong = x.copy()
@@ -272,7 +270,6 @@ def test_a_large_count_costs_no_more_than_its_own_rounding() -> None:
     y = noisy(problem, 1e8)
     x = blue(problem) @ y
     found = certify(problem, y, x)
-    assert found.bound is not None
     assert found.bound < 20 * np.spacing(1e8) / 1.0
 
 
@@ -329,7 +326,6 @@ def test_an_operator_that_solves_is_certified() -> None:
     A = problem.constraint_matrix().toarray()
     x = y - K @ A.T @ np.linalg.solve(A @ K @ A.T, A @ y)
     found = certify(problem, y, x)
-    assert found.bound is not None
     assert found.bound < 1e-11
     assert (certify(problem, y, x + np.array([1, 1, 0, 0, 1, 0, 0]) * 1e-6).bound or 1) > 1e-7
 
@@ -343,7 +339,6 @@ def test_equations_and_sums_of_any_kind() -> None:
     P = blue(problem)
     x = P @ y + P.offset
     found = certify(problem, y, x)
-    assert found.bound is not None
     assert found.bound < 1e-11
     S = sparse.random_array((40, 12), density=0.3, rng=rng, data_sampler=lambda size: rng.integers(1, 4, size))
     S = sparse.csr_array(sparse.vstack([S, sparse.eye_array(12)]))
@@ -351,7 +346,6 @@ def test_equations_and_sums_of_any_kind() -> None:
     y = S @ rng.uniform(0, 9, 12) + rng.standard_normal(52)
     x = blue(crossed) @ y
     found = certify(crossed, y, x)
-    assert found.bound is not None
     assert found.bound < 1e-11
     assert (certify(crossed, y, x + S @ np.eye(12)[3] * 1e-5).bound or 1) > 1e-6
 
@@ -364,7 +358,6 @@ def test_shared_noise_with_exact_and_unmeasured_cells() -> None:
     y = np.concatenate([[21.0], [5.0, 9, 0], [2.0, 3, 4, 5, 3, 4]])
     P = blue(problem)
     found = certify(problem, y, P @ y + P.offset)
-    assert found.bound is not None
     assert found.bound < 1e-10
 
 
@@ -437,7 +430,6 @@ def test_tables_may_be_named_in_any_order() -> None:
         assert problem.observed.size > 2_000
         y = noisy(problem, 1e5)
         found = certify(problem, y, blue(problem) @ y)
-        assert found.bound is not None
         assert found.bound < 1e-9
 
 
@@ -450,7 +442,6 @@ def test_a_branch_may_skip_geolevels() -> None:
     y = noisy(problem, 1e5)
     x = blue(problem) @ y
     found = certify(problem, y, x)
-    assert found.bound is not None
     assert found.bound < 1e-9
     wrong = x + problem.marginal_matrix()[:, 5].toarray().ravel() * 1e-3
     assert (certify(problem, y, wrong).bound or 1) > 1e-5

@@ -207,7 +207,6 @@ def test_nothing_is_said_of_geounits_that_nested_areas_leave_out(monkeypatch: py
     areas = Areas(6, {"Region": [0, 0, 0, 1, 1, 1], "Some": [[1, 1, 1, 0, 0, 0]]})
     observed = {"Region": {"total": 1.0}, "Some": {"detailed": 2.0}, "Leaf": {"detailed": 3.0}}
     problem = Problem(Schema({"a": 2}), observed, {"Some": ["a"], "Leaf": ["a"]}, areas=areas)
-    assert problem.tree is not None
     assert problem.tree.problem.observed.size > problem.observed.size
     P = blue(problem, "dense")
     for seed in range(5):

@@ -31,6 +31,5 @@ def test_an_answer_is_proved(seed: int, known: int, measured: int) -> None:
         warnings.simplefilter("error")
         bound = certify(problem, y, x).bound
         off = certify(problem, y, x + 1e-3 * np.isin(np.arange(len(cells)), chains[1])).bound
-    assert bound is not None
     assert bound < 1e-9
     assert off >= 1e-3 * np.sqrt(weights.sum()) * (1 - 1e-6)

@@ -45,7 +45,6 @@ def test_it_is_that_of_all_measurements_stacked(seed: int, geography: bool, exac
     assert fit.statistic == pytest.approx(np.nansum(left**2), rel=1e-8, abs=1e-9)
     law = stats.chi2(degrees)
     assert fit.p_value == pytest.approx(2 * min(law.sf(fit.statistic), law.cdf(fit.statistic)), rel=1e-6)
-    assert fit.sources is not None
     assert fit.sources.cell.size == np.isfinite(surveys.v).sum()
     places = {"": np.ones((1, 1)), "S": np.ones((1, 2)), "C": np.eye(2)}
     found = {}

@@ -187,7 +187,6 @@ def test_plain_tables_of_one_place_have_variances_in_closed_form(
             "ij,jk,ik->i", wanted, np.linalg.pinv((M.T * weights) @ M, rcond=1e-12, hermitian=True), wanted
         )
         bounds = bounds_at_once(problem, np.arange(problem.desired.size))
-        assert bounds is not None
         np.testing.assert_allclose(bounds.lower, true, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(bounds.upper, true, rtol=1e-9, atol=1e-11)
     uneven = Problem(schema, observed | {"v2": rng.uniform(1, 9, sizes[2])})
@@ -228,7 +227,6 @@ def test_sums_on_a_tree_have_variances_in_closed_form(monkeypatch: pytest.Monkey
         variances = 10 ** rng.uniform(-3, 3, len(S))
         bounds = bounds_at_once(Problem.from_summing_matrix(S, variances), np.arange(len(S)))
         true = np.diag(S @ np.linalg.inv((S.T / variances) @ S) @ S.T)
-        assert bounds is not None
         np.testing.assert_allclose(bounds.lower, true, rtol=1e-9)
         np.testing.assert_allclose(bounds.upper, true, rtol=1e-9)
 

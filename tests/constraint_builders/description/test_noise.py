@@ -123,7 +123,6 @@ def test_variances_that_are_equal_within_tables() -> None:
     assert by_geounit.by_table(layout) is None
     assert by_geounit.by_geounit(layout, [4, 2]) is None
     equal = IndependentNoise("gaussian", np.array([1.0, 1, 1, 1, 3, 3])).by_table(layout)
-    assert equal is not None
     assert equal.tolist() == [1.0, 3.0]
     assert SparseNoise("gaussian", sparse.csr_array(np.eye(6))).by_table(layout) is None
 

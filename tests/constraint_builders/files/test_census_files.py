@@ -71,7 +71,6 @@ def test_every_row_is_accounted_for(whole: tuple[Path, Written, Release]) -> Non
 def test_only_children_are_in_constraints_only(whole: tuple[Path, Written, Release]) -> None:
     _, written, release = whole
     problem = release.problem
-    assert problem.spine is not None
     codes = {code for level, code, _ in written.measured if level == "County"}
     counties = {code for level, code in zip(problem.spine.level_of, problem.spine.geocodes, strict=True) if level == 2}
     assert counties - codes == {"009100011", "109100011"}

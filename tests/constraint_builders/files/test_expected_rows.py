@@ -179,7 +179,6 @@ def test_chi_square_of_averages_is_the_weighted_sum_of_squares(seeds: range) -> 
         expected = (w * (values - best) ** 2).sum()
         (remark,) = averaged.remarks()
         found = re.search(r"chi-square ([\d.,]+) on ([\d,]+) degrees", remark.text)
-        assert found is not None
         assert float(found[1].replace(",", "")) == pytest.approx(expected, rel=1e-5)
         assert int(found[2]) == (tables - 1) * geounits * cells
 
@@ -233,7 +232,6 @@ def test_facilities_that_do_not_add_up_are_counted(seeds: range) -> None:
         found = {}
         for remark in facility_remarks(bounds, ("housing_units", "prison", "college"), spine):
             said = re.match(r"of ([\d,]+) geounits at (\w+) ", remark.text)
-            assert said is not None
             found[said[2]] = int(said[1])
         assert found == expected
         assert not (kept.all() and found)
@@ -285,7 +283,6 @@ def test_tables_that_become_one_are_tested_as_they_are_read(kept: list[str], tmp
     assert remarks[0] == remarks[1]
     (said,) = [remark.text for remark in remarks[0] if remark.about == "averaged"]
     numbers = re.search(r"chi-square ([\d.,]+) on ([\d,]+) degrees", said)
-    assert numbers is not None
     assert float(numbers[1].replace(",", "")) == pytest.approx(statistic, rel=1e-5)
     assert int(numbers[2].replace(",", "")) == degrees
     assert "agree with one another" in said

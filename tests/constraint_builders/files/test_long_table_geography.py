@@ -71,7 +71,6 @@ def by_code(problem: Problem, vector: np.ndarray) -> dict[tuple[str, str, str], 
 
 
 def parents(spine: Spine | None) -> dict[tuple[str, str], str | None]:
-    assert spine is not None
     codes = [*spine.geocodes, None]
     return {
         (spine.levels[spine.level_of[i]], spine.geocodes[i]): codes[spine.parent[i]]  # -1 is the last
@@ -139,7 +138,6 @@ def write(folder: Path, text: str) -> str:
 def test_several_geounits_at_the_top_get_a_root(tmp_path: Path) -> None:
     below = ROWS.replace("total,*,State,44,100,0\n", "")
     problem, _ = read_long_table(write(tmp_path, below))
-    assert problem.spine is not None
     assert problem.spine.levels == ("Root", "County", "Tract")
     with_parents = pl.read_csv(below.encode(), infer_schema=False).with_columns(
         parent=pl.when(pl.col("geolevel") == "Tract").then(pl.col("geocode").str.head(5))
@@ -161,7 +159,6 @@ def test_levels_are_ordered_by_their_parents_whatever_their_names() -> None:
         }
     )
     problem, y = read_long_table(frame, SEX)
-    assert problem.spine is not None
     assert problem.spine.levels == ("Nation", "Region", "Site")
     assert by_code(problem, y)["Site", "y", "total"] == [1]
 
@@ -233,11 +230,9 @@ def test_an_only_child_may_have_the_code_of_its_parent(tmp_path: Path) -> None:
     text = ROWS.replace("sex,f,County", "total,*,Region,44,101,4\nsex,f,County", 1)
     problem, y = read_long_table(write(tmp_path, text), SEX)
     spine = problem.spine
-    assert spine is not None
     assert spine.levels == ("Region", "State", "County", "Tract")
     shuffled = measurements_frame(problem, y).sample(fraction=1.0, shuffle=True, seed=1)
     again, _ = read_long_table(shuffled, SEX)
-    assert again.spine is not None
     assert again.spine.levels == spine.levels
     assert parents(again.spine) == parents(spine)
 

@@ -67,7 +67,6 @@ def test_leading_zeros_that_one_level_lost_are_named(found: list[str], level: st
     below = list(LEVELS)[min(list(LEVELS).index(level) + 1, len(LEVELS) - 1)]
     assert level in str(error.value) or below in str(error.value)
     count = re.search(r"([\d,]+) of [\d,]+ codes|as ([\d,]+) in all", str(error.value))
-    assert count is not None
     assert int(count[1] or count[2]) >= 1
 
 

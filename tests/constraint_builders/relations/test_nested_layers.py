@@ -80,7 +80,6 @@ def test_sets_that_hold_one_another_here_and_the_other_way_there_nest_too() -> N
     """No layer holds the other, and yet every two sets are apart or one inside the other."""
     areas = Areas(6, {"A": [0, 0, 1, 1, 2, 2], "B": [[1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 0, 1]]})
     problem = Problem(Schema({"kind": 1}), {level: {"total": 1.0} for level in areas.levels}, areas=areas)
-    assert problem.tree is not None
     parent = problem.tree.problem.domain.spine.parent
     assert sorted(np.bincount(parent[parent >= 0]).tolist(), reverse=True)[:4] == [2, 2, 2, 2]
 

@@ -189,8 +189,6 @@ class Description:
 
     def areas(self) -> Areas:
         """The package's."""
-        assert self.incidence is not None
-        assert self.level is not None
         rows = {f"L{own}": self.incidence[self.level == own] for own in range(int(self.level.max()))}
         return Areas(self.incidence.shape[1], rows)
 
