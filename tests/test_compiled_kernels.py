@@ -398,8 +398,7 @@ def test_global_numbers_are_not_taken_from_an_older_compilation(monkeypatch: pyt
 def test_many_threads_get_one_compiled_loop() -> None:
     kernel = undeclared()
     with ThreadPoolExecutor(8) as pool:
-        loops = list(pool.map(lambda _: kernel.compiled(), range(32)))
-        assert len(set(map(id, loops))) == 1
+        assert len(set(map(id, list(pool.map(lambda _: kernel.compiled(), range(32)))))) == 1
         found = list(pool.map(lambda n: kernel.fastest()(np.full(3, float(n))), range(32)))
     assert [values.tolist() for values in found] == [[SCALE * n] * 3 for n in range(32)]
 

@@ -85,10 +85,8 @@ def test_stored_results_and_measurement_files_are_in_the_order_of_the_schema(tmp
     empty[0, 2, 0] = True
     write_noisy_measurements(tmp_path / "files", problem, y, zeros={("County", "b * a"): empty}, partition="State")
     again = read_noisy_measurements(tmp_path / "files", settings)
-    laid_out = again.problem.observed.tables(again.y)
-    assert np.array_equal(laid_out["County", "detailed"], cells)
-    flags = again.problem.zeros.empty[1:]
-    assert np.argwhere(flags).tolist() == [[0, 0, 2]]
+    assert np.array_equal(again.problem.observed.tables(again.y)["County", "detailed"], cells)
+    assert np.argwhere(again.problem.zeros.empty[1:]).tolist() == [[0, 0, 2]]
 
 
 def test_entities_are_summed_in_the_order_that_is_asked_for() -> None:
@@ -148,8 +146,7 @@ def data_array(values: Float, dims: tuple[str, ...], coords: dict[str, list[str]
 def test_labels_are_followed(kind: str, name: str) -> None:
     given_ = frames()[kind]
     assert PROBLEM.vector({name: given_}).tolist() == CELLS.ravel().tolist()
-    variances = Problem(SCHEMA, {name: given_}, ["vote * sex"]).observed
-    assert variances.names == (name,)
+    assert Problem(SCHEMA, {name: given_}, ["vote * sex"]).observed.names == (name,)
     own = Problem(SCHEMA, {name: given_})
     assert own.observed.tables(own.variances)[name].tolist() == (CELLS if name[0] == "v" else CELLS.T).tolist()
 

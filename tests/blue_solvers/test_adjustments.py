@@ -54,8 +54,7 @@ def check(frame: pl.DataFrame) -> None:
     assert np.allclose(frame["estimate"], estimates)
     assert frame["value"].to_list() == [21, 9.5, 11, 3, None, 1, 4]
     assert frame["variance"].to_list() == VARIANCES.tolist()
-    adjustment = frame["adjustment"].to_numpy()
-    assert np.allclose(adjustment, estimates - VALUES, equal_nan=True)
+    assert np.allclose(frame["adjustment"].to_numpy(), estimates - VALUES, equal_nan=True)
     checked = [1, 2, 3, 5]  # young males are known from their own measurement alone: old ones were not measured
     left = (VARIANCES - variances)[checked]
     assert np.allclose(frame["adjustment_z"].to_numpy()[checked], (estimates - VALUES)[checked] / np.sqrt(left))
@@ -95,8 +94,7 @@ def test_frames_come_out_in_the_kind_that_came_in(kind: Any, noisy: Path) -> Non
     problem, y = read_long_table(source)
     frame = estimate(problem, y).to_frame(like=source)
     assert type(frame) is kind
-    values = np.asarray(frame["value"], dtype=float)
-    assert np.array_equal(values, VALUES, equal_nan=True)
+    assert np.array_equal(np.asarray(frame["value"], dtype=float), VALUES, equal_nan=True)
     if kind is pd.DataFrame:
         assert (frame.dtypes.iloc[3:] == "float64").all()
 

@@ -48,8 +48,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
 
 def measured(problem: Problem) -> np.ndarray:
     truth = np.zeros(problem.observed.size) if problem.truth is None else problem.truth
-    y = add_noise(problem, truth, 1)
-    return np.where(problem.unmeasured, 0.0, y)
+    return np.where(problem.unmeasured, 0.0, add_noise(problem, truth, 1))
 
 
 def draw(problem: Problem, what: str, ax: Axes) -> None:

@@ -56,8 +56,7 @@ def test_sparsity(ax):
     problem = gallery.cube(2, 2)
     assert plots.sparsity(ax, problem) is ax
     A = problem.constraint_matrix()
-    marks = ax.lines[0]
-    assert len(marks.get_xdata()) == A.nnz
+    assert len(ax.lines[0].get_xdata()) == A.nnz
     borders = sorted(line.get_xdata()[0] for line in ax.lines[1:])
     np.testing.assert_array_equal(borders, problem.observed.offsets[1:-1] - 0.5)
     assert [label.get_text() for label in ax.get_xticklabels()] == list(problem.observed.names)

@@ -51,8 +51,7 @@ def test_what_nothing_determines_is_fitted_no_number() -> None:
 def test_what_was_never_asked_of_anybody_is_still_refused() -> None:
     with pytest.raises(ValueError, match="no observed table contains it"):
         Problem(Schema({"a": 2, "b": 2}), {"a": [1.0, np.inf]}, ["b"], undetermined="nan")
-    problem = Problem(Schema({"a": 2}), {"a": [1.0, 2.0]}, undetermined="nan")
-    assert problem.undetermined is None
+    assert Problem(Schema({"a": 2}), {"a": [1.0, 2.0]}, undetermined="nan").undetermined is None
 
 
 HOLES = """table,sex,age,value,variance

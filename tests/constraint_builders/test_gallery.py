@@ -97,8 +97,7 @@ def test_adult(max_way: int) -> None:
 
 
 def test_wide() -> None:
-    problem = gallery.wide(variables=12, levels=3, max_way=2)
-    assert problem.observed.size == 1 + 12 * 3 + 66 * 9
+    assert gallery.wide(variables=12, levels=3, max_way=2).observed.size == 1 + 12 * 3 + 66 * 9
 
 
 @every("problem", [gallery.toy(), gallery.berkeley(), gallery.delinquent_children()])

@@ -221,8 +221,7 @@ def test_tables_of_many_cells_at_many_blocks(number: int) -> None:
     P = blue(together)
     assert P.info.solver == "areas"
     alone = blue(second).variances()
-    both = P.variances()[-alone.size :]
-    assert (both < alone).all()
+    assert (P.variances()[-alone.size :] < alone).all()
 
 
 @cases(

@@ -26,8 +26,7 @@ def test_every_solver_without_an_extra_is_proved(solver: str) -> None:
     y = add_noise(problem, problem.truth, 1)
     est = estimate(problem, y, solver)
     assert est.certificate().bound < 1e-9
-    variances = blue(problem, "dense").variances()
-    np.testing.assert_allclose(est.std_errors**2, variances, rtol=1e-9)
+    np.testing.assert_allclose(est.std_errors**2, blue(problem, "dense").variances(), rtol=1e-9)
 
 
 def test_the_command_shows_its_demonstration() -> None:

@@ -31,8 +31,7 @@ def test_from_a_context_to_intervals() -> None:
     assert problem.observed.names == ("total", "age", "age * sex")
     np.testing.assert_allclose(problem.variances, SCALE**2, rtol=1e-2)  # of discrete Gaussian noise of that scale
     est = estimate(problem, y)
-    total = est.tables["total"]
-    assert abs(total - PEOPLE) < 6 * est.std_errors[0] < 6 * SCALE
+    assert abs(est.tables["total"] - PEOPLE) < 6 * est.std_errors[0] < 6 * SCALE
     np.testing.assert_allclose(est.tables["age"], est.tables["age * sex"].sum(axis=1))
     lower, upper = est.interval(0.95)
     assert (lower < est.values).all()

@@ -287,8 +287,7 @@ def check_posterior(instance: Instance) -> None:
     np.testing.assert_allclose(draws @ instance.known.T, np.tile(instance.values, (len(draws), 1)), atol=1e-9)
     np.testing.assert_allclose(found.desired, instance.D @ draws.mean(axis=0), atol=1e-9)
     np.testing.assert_allclose(found.observed, instance.M @ draws.mean(axis=0), atol=1e-9)
-    far = abs(found.desired - instance.estimate())
-    assert (far <= 5 * instance.std_errors() + 1e-6).all()
+    assert (abs(found.desired - instance.estimate()) <= 5 * instance.std_errors() + 1e-6).all()
 
 
 def check_inverted(instance: Instance) -> None:

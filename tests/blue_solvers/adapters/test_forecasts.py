@@ -181,8 +181,7 @@ def test_frames_in_and_out_unchanged(kind: str) -> None:
     values, fitted, y_hat = sample()
     P = projection(shrunk(values - fitted))
     place = found.with_columns(i=pl.col("unique_id").replace_strict({name: i for i, name in enumerate(NAMES)}))
-    expected = (P @ y_hat)[place["i"], place["ds"] - 1]
-    np.testing.assert_allclose(found[own], expected, rtol=1e-8)
+    np.testing.assert_allclose(found[own], (P @ y_hat)[place["i"], place["ds"] - 1], rtol=1e-8)
     W = shrunk(values - fitted)
     correlations = W / np.sqrt(np.outer(np.diag(W), np.diag(W)))
     errors = np.stack([np.sqrt(np.diag(P @ (correlations * np.outer(s, s)) @ P.T)) for s in deviations().T], axis=1)

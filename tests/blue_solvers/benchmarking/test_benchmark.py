@@ -230,8 +230,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "2",
     ]
     assert main([*line, "--out", str(out), "--plot", str(plot), "--resume", str(kept)]) == 0
-    said = capsys.readouterr().out
-    assert "toy" in said
+    assert "toy" in capsys.readouterr().out
     assert pl.read_parquet(out)["status"].to_list() == ["done", "done"]
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert len(kept.read_text().splitlines()) == 2

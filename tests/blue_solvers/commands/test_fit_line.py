@@ -14,8 +14,7 @@ SCHEMA = Schema({"sex": ["f", "m"], "age": 3})
 
 
 def test_where_nothing_checks_anything_nothing_is_said() -> None:
-    problem = Problem(SCHEMA, {"sex": 1.0})
-    assert fit_report(blue(problem).estimate([3.0, 4.0])).line == ""
+    assert fit_report(blue(Problem(SCHEMA, {"sex": 1.0})).estimate([3.0, 4.0])).line == ""
     holes = Problem(SCHEMA, {"sex": [1.0, np.inf], "total": 1.0}, ["total"])
     assert fit_report(blue(holes).estimate([3.0, np.nan, 9.0])).line == ""
 

@@ -197,8 +197,7 @@ def test_a_joint_result_that_was_changed_is_refused(
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(path.read_bytes())
     changed = copied / "joined" / "0" / "variances.parquet"
-    frame = pl.read_parquet(changed)
-    frame.with_columns(pl.col("variance") * 2).write_parquet(changed)
+    pl.read_parquet(changed).with_columns(pl.col("variance") * 2).write_parquet(changed)
     capsys.readouterr()
     said = refusal(capsys, "query", str(copied), "--table", "P4", "--geoid", pair.geoids[0])
     assert "joined/0/variances.parquet" in said
@@ -320,8 +319,7 @@ def test_variables_are_the_same_by_name_and_labels_or_because_it_is_said(
         (["--same", "owner=hispnic"], "'hispnic'"),
         (["--same", "owner=hispanic", "--same", "owner=owner"], "'owner'"),
     ):
-        said = refusal(capsys, "estimate", owners, hispanics, *words, "--out", str(out))
-        assert named in said
+        assert named in refusal(capsys, "estimate", owners, hispanics, *words, "--out", str(out))
         assert not out.exists()
     assert main(["estimate", owners, hispanics, "--same", "owner=hispanic", "--out", str(out)]) == 0
     assert "owner is hispanic" in capsys.readouterr().out

@@ -239,6 +239,5 @@ def test_what_does_not_fit_is_refused_in_one_line(
     out, words = tmp_path / "out", asked.split()
     number = next(i for i, word in enumerate(words) if word.startswith("--"))
     assert exit_code(["estimate", *place.inputs(*words[:number]), *words[number:], "--out", str(out)]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert told in said[-1]
+    assert told in capsys.readouterr().err.strip().splitlines()[-1]
     assert not out.exists()

@@ -156,8 +156,7 @@ def test_a_geounit_whose_measurements_are_nought(estimated: Callable, tmp_path: 
     release = write(tmp_path / "in", spoil=emptied)
     fit, _, geounit = estimated(tmp_path / "in")
     assert "DOES NOT FIT" in fit
-    county = release.code("Block", 50)[:5]
-    assert county in geounit
+    assert release.code("Block", 50)[:5] in geounit
 
 
 def test_a_geounit_that_is_not_in_the_files(estimated: Callable, tmp_path: Path) -> None:

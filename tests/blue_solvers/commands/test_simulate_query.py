@@ -89,8 +89,7 @@ def test_a_release_holds_truth_plus_noise_of_the_stated_law(release: str, blocks
         assert (variances == stated[level][table]).all()
     errors = read.y - true_vector(problem, counts)
     assert (errors == np.round(errors)).all()
-    chi_square = (errors**2 / problem.variances).sum()
-    assert abs(chi_square - errors.size) < 4 * np.sqrt(2 * errors.size)
+    assert abs((errors**2 / problem.variances).sum() - errors.size) < 4 * np.sqrt(2 * errors.size)
     said = json.loads((Path(release) / "simulation.json").read_text())
     assert said["left out"] == "US"
     assert said["grade"].startswith("simulation only")
@@ -180,8 +179,7 @@ def test_blocks_of_a_spine_of_its_own_are_found_by_geoid(settings: str, tmp_path
     variances = {level: noise_variances(read_settings(settings).budget, "gaussian")[level] for level in spine.levels}
     problem = Problem(read_settings(settings).schema, variances, {"Block": ["total"]}, spine=spine)
     P = blue(problem)
-    estimate = np.array([10.0, 20, 30])
-    write_result(tmp_path / "own", P, estimate, np.ones(3), read_settings(settings))
+    write_result(tmp_path / "own", P, np.array([10.0, 20, 30]), np.ones(3), read_settings(settings))
     stored = Result(tmp_path / "own")
     found = stored.geounits("Block", ["440070001002001", blocks[0], "440070001001003"])
     assert found.tolist() == [2, 0, 1]

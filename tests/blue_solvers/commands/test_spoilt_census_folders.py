@@ -16,8 +16,7 @@ REMARKS = ("missing", "variances", "values", "facilities of", "bounds     US '",
 
 def estimated(folder: Path, out: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, str]:
     capsys.readouterr()
-    code = main(["estimate", str(folder), "--out", str(out), *options])
-    return code, *capsys.readouterr()
+    return main(["estimate", str(folder), "--out", str(out), *options]), *capsys.readouterr()
 
 
 def off_by(result: Path, written: Written, capsys: pytest.CaptureFixture[str]) -> list[float]:

@@ -221,8 +221,7 @@ def test_rows_that_others_hardly_check_are_worth_what_these_lack(share: float, c
     Sigma = np.diag(variances)
     Sigma[0, 2] = Sigma[2, 0] = correlation
     found = least_squares([[1, 0], [1, 0], [0, 1]], [1.0, 1.0, 1.0], Sigma if correlation else variances)
-    losses = worth_dropping(found, [1, 0])
-    np.testing.assert_allclose(losses[0], 1 / share, rtol=1e-6)
+    np.testing.assert_allclose(worth_dropping(found, [1, 0])[0], 1 / share, rtol=1e-6)
     assert np.isinf(worth_dropping(found, [0, 1])[2])
     with_tiny = worth_dropping(least_squares([[1, 0], [1, 1], [0, 1]], [1.0, 2.0, 1.0], [1.0, 1.0, share]), [1, 0])
     np.testing.assert_allclose(with_tiny[0], 0.5, rtol=1e-6)

@@ -27,8 +27,7 @@ def problems() -> dict[str, Problem]:
 
 
 def measurements(problem: Problem, rng: np.random.Generator) -> np.ndarray:
-    y = rng.normal(0, 4, problem.observed.size)
-    return np.where(problem.unmeasured, np.nan, y)
+    return np.where(problem.unmeasured, np.nan, rng.normal(0, 4, problem.observed.size))
 
 
 def matrix_of(problem: Problem) -> np.ndarray:

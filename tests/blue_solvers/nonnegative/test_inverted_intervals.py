@@ -101,8 +101,7 @@ def within(y: np.ndarray, lower: float, upper: float, leaf: int | None = None, v
     """Least sum of squared deviations over leaves between bounds, one of them perhaps known."""
     free = np.arange(3) != leaf
     rest = y - (0 if leaf is None else value * ROWS[:, leaf])
-    found = lsq_linear(ROWS[:, free], rest, (lower, upper), tol=1e-14)
-    return float(2 * found.cost)
+    return float(2 * lsq_linear(ROWS[:, free], rest, (lower, upper), tol=1e-14).cost)
 
 
 def test_leaves_within_bounds_have_the_statistic_of_their_critical_values() -> None:

@@ -230,8 +230,7 @@ def test_ols_errors_are_those_of_the_closed_forms():
 def test_the_benchmark_runs_and_reports(capsys):
     bench = importlib.import_module("bench.papers.microdata")
     datasets = {"Level00-2d": synthetic_datasets()["Level00-2d"]}
-    results = bench.run(datasets, [SETTINGS[1]], runs=5)
-    bench.report(results)
+    bench.report(bench.run(datasets, [SETTINGS[1]], runs=5))
     printed = capsys.readouterr().out
     assert "failures: 0" in printed
     assert "Table 2: total squared error" in printed

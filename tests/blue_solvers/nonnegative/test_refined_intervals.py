@@ -147,8 +147,7 @@ def test_coverage_on_a_spine_is_that_of_its_definition(method) -> None:
     wanted = measurement_matrices(problem)[1] @ cells
     P, fitted, held = blue(problem), [], []
     for y in Y.T:
-        fit = method(problem, y).desired
-        fitted.append(fit - wanted)
+        fitted.append(method(problem, y).desired - wanted)
         lower, upper = refine_intervals(problem, y, *intervals(P, y, 0.8))
         held.append((lower <= wanted + 1e-9) & (wanted <= upper + 1e-9))
     np.testing.assert_allclose(found.bias, np.mean(fitted, axis=0), atol=1e-7)

@@ -39,8 +39,7 @@ MOST = 5  # cells
 
 
 def is_small(described: Description) -> bool:
-    possible = int((~described.empty_cells()).sum())
-    return 0 < possible <= MOST
+    return 0 < int((~described.empty_cells()).sum()) <= MOST
 
 
 @cache

@@ -85,8 +85,7 @@ def test_the_numbers_are_those_of_dense_algebra(tmp_path: Path) -> None:
     np.testing.assert_allclose(estimates["std error"], np.sqrt(np.diag(covariance)), rtol=1e-10)
 
     statistic = ((y - x) ** 2 / variance).sum()
-    by_table = downloaded(root, "fit_by_table.csv")
-    assert by_table["statistic"].sum() == pytest.approx(statistic)
+    assert downloaded(root, "fit_by_table.csv")["statistic"].sum() == pytest.approx(statistic)
     assert f"{statistic:,.5g} on 6 degrees of freedom" in section(root, "fit").text
     p = 2 * min(chi2.sf(statistic, 6), chi2.cdf(statistic, 6))
     assert f"p = {p:.2g}" in section(root, "fit").text
@@ -165,8 +164,7 @@ def test_verdicts(tmp_path: Path) -> None:
     assert agreeing["Certificate"] == "proved"
     spoiled = page(tmp_path, noisy_table(spoiled=60.0))
     assert tiles(spoiled)["Noise of the measurements"] == "contradictory"
-    worst = downloaded(spoiled, "worst_residuals.csv")
-    assert worst.row(0)[:2] == ("sex * age", "sex=b, age=2")
+    assert downloaded(spoiled, "worst_residuals.csv").row(0)[:2] == ("sex * age", "sex=b, age=2")
     close = noisy_table().with_columns(variance=pl.col("variance") * 1e6)
     assert tiles(page(tmp_path, close))["Noise of the measurements"] == "too close"
     alone = noisy_table().filter(pl.col("table") == "sex * age")
@@ -195,8 +193,7 @@ def test_estimates_are_judged_by_what_was_measured(tmp_path: Path, suffix: str) 
 
 def test_tables_that_are_asked_for_under_another_name(tmp_path: Path) -> None:
     """Only one of the tables is in the result, turned: all that was measured counts all the same."""
-    frame = noisy_table()
-    frame.write_csv(tmp_path / "noisy.csv")
+    noisy_table().write_csv(tmp_path / "noisy.csv")
     measured, result = str(tmp_path / "noisy.csv"), tmp_path / "result.csv"
     assert main(["estimate", measured, "--desired", "age * sex", "--out", str(result)]) == 0
     judged = report(result, "--measured", measured)
@@ -217,8 +214,7 @@ def test_a_result_that_holds_its_measurements_needs_no_other_file(tmp_path: Path
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
-    frame = noisy_table()
-    frame.write_csv(tmp_path / "noisy.csv")
+    noisy_table().write_csv(tmp_path / "noisy.csv")
     assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(tmp_path / "result.csv")]) == 0
     estimates = pl.read_csv(tmp_path / "result.csv")
     keep = ["table", "sex", "age", "estimate", "std_error", "lower", "upper"]
@@ -231,8 +227,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
 
 def test_exact_suppressed_and_undetermined_cells(tmp_path: Path) -> None:
     root = report(_copied(tmp_path))
-    estimates = downloaded(root, "estimates.csv")
-    assert estimates.row(0)[:6] == ("total", "*", "*", "*", 4526.0, 0.0)
+    assert downloaded(root, "estimates.csv").row(0)[:6] == ("total", "*", "*", "*", 4526.0, 0.0)
     assert "1 are known exactly and 3 were not measured" in section(root, "made").text
     frame = noisy_table().with_columns(
         variance=pl.when(pl.col("table") == "total").then(pl.col("variance")).otherwise(float("inf"))
@@ -304,8 +299,7 @@ def test_wrong_input_ends_in_one_line_and_leaves_nothing(tmp_path: Path, capsys:
     assert main(["estimate", noisy, "--out", str(tmp_path / "result.csv")]) == 0
     result = str(tmp_path / "result.csv")
     noisy_table().filter(pl.col("table") == "sex").write_csv(tmp_path / "other.csv")
-    broken = pl.read_csv(result).with_columns(estimate=pl.lit("many"))
-    broken.write_csv(tmp_path / "broken.csv")
+    pl.read_csv(result).with_columns(estimate=pl.lit("many")).write_csv(tmp_path / "broken.csv")
     pl.read_csv(result).drop("std_error").write_csv(tmp_path / "short.csv")
     (tmp_path / "empty").mkdir()
     for arguments, message in [

@@ -46,8 +46,7 @@ def test_households_tied_by_tenure_answer_tables_of_households(tmp_path: Path) -
     expected = [y.sum(), by_tenure[0], by_tenure[1], by_tenure[2] + by_tenure[3]]
     np.testing.assert_allclose(frame["estimate"], expected)
     np.testing.assert_allclose(frame["std_error"] ** 2, [variances[0] * cells for cells in (8, 2, 2, 4)])
-    answered = result.published_tables().filter(reason="")["table"].to_list()
-    assert answered == ["H4", "H4H", "H11"]
+    assert result.published_tables().filter(reason="")["table"].to_list() == ["H4", "H4H", "H11"]
 
 
 @cases(

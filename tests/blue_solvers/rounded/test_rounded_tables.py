@@ -177,8 +177,7 @@ def test_rounded_areas_are_covered() -> None:
         est = estimate_rounded(problem, add_noise(problem, truth, rng), rounds=3, certify=False)
         low, high = est.interval(0.95)
         inside.append((truth >= low) & (truth <= high))
-    share = np.mean(inside)
-    assert 0.93 < share < 0.975
+    assert 0.93 < np.mean(inside) < 0.975
 
 
 def test_only_what_was_published_by_itself_is_refitted() -> None:

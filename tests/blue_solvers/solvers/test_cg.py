@@ -74,8 +74,7 @@ def test_multigrid_leaves_the_global_random_state_alone(capfd: pytest.CaptureFix
     np.random.seed(5)  # noqa: NPY002
     expected = np.random.random()  # noqa: NPY002
     np.random.seed(5)  # noqa: NPY002
-    P = blue(RECONCILED, Multigrid())
-    P @ RECONCILED.truth
+    blue(RECONCILED, Multigrid()) @ RECONCILED.truth
     assert np.random.random() == expected  # noqa: NPY002
     assert capfd.readouterr() == ("", "")
 

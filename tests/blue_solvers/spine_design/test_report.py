@@ -330,8 +330,7 @@ def test_allocated_budgets_meet_targets_and_nothing_cheaper_does(seed, others):
     assert (rounded <= targets * (1 + 1e-9)).all()
     for _ in range(others):
         other = {name: float(np.exp(rng.normal(np.log(loss + 1e-3), 1))) for name, loss in found.losses.items()}
-        scale = (variances(other) / targets).max()
-        assert scale * sum(other.values()) >= found.bound
+        assert (variances(other) / targets).max() * sum(other.values()) >= found.bound
 
 
 def test_one_geounit_one_table_costs_what_the_mechanism_says():

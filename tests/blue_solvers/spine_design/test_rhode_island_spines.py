@@ -58,8 +58,7 @@ def test_made_up_entities(state):
     crossing = [np.unique(tracts[runs.contains[[k]].indices]).size for k in range(runs.size)]
     assert set(crossing) == {1, 2}
     assert crossing.count(1) == 2  # the first half of the first tract, the second of the last
-    mcds = bench.stand_in_mcds(geoids)
-    assert (mcds.contains.sum(axis=0) == 1).all()
+    assert (bench.stand_in_mcds(geoids).contains.sum(axis=0) == 1).all()
 
 
 def test_variances_of_the_state_by_the_solver_are_those_of_the_recursion(state):

@@ -121,8 +121,7 @@ def test_a_worker_killed_midway(two_workers, job, tmp_path: Path, moment: str) -
 
     def kill(step: str, done: int, count: int) -> None:
         if step == moment and done == count // 3 and not killed:
-            workers = two_workers.run(os.getpid)
-            killed.append(next(iter(workers.values())))
+            killed.append(next(iter(two_workers.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
     estimate(two_workers, folder / "in", tmp_path / "out", progress=kill)

@@ -248,8 +248,7 @@ def test_a_damaged_result_answers_as_before_or_not_at_all(
 def tampered(column: str, change, name: str = "estimates/Block.parquet"):
     def tamper(result: Path) -> None:
         path = next(path for path in (result / name, *sorted((result / name).glob("*"))) if path.is_file())
-        frame = pl.read_parquet(path)
-        frame.with_columns(change(pl.col(column)).alias(column)).write_parquet(path)
+        pl.read_parquet(path).with_columns(change(pl.col(column)).alias(column)).write_parquet(path)
 
     return tamper
 

@@ -133,8 +133,7 @@ def test_no_spoilt_cell_passes(kind: Any, number: int, tmp_path: Path, monkeypat
     else:
         parts, recorded, out = recorded_equalities(*kind, tmp_path, monkeypatch)
     assert proof_in(out).certificate.bound < 1e-8
-    same = recorded.again(parts, lambda name, claim: claim)
-    assert same.certificate == proof_in(out).certificate
+    assert recorded.again(parts, lambda name, claim: claim).certificate == proof_in(out).certificate
     rng = np.random.default_rng(0)
     names = [*recorded.calls, "top"]
     done: Counter[str] = Counter()
@@ -156,8 +155,7 @@ def test_no_spoilt_cell_passes(kind: Any, number: int, tmp_path: Path, monkeypat
 
 
 def top_row(parts: Partitions, table: int, row: int) -> int:
-    top = parts.read("top")
-    return top.members(parts.design.estimated[table][0]).start + row
+    return parts.read("top").members(parts.design.estimated[table][0]).start + row
 
 
 def roots(parts: Partitions) -> set[str]:

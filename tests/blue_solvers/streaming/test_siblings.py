@@ -53,8 +53,7 @@ def test_parts_keep_to_the_limit_and_are_as_few_as_follow_one_another(seed: int,
             for members in spine.members[1:]:
                 both[members] |= both[spine.parent[members]]
             assert own[both].sum() + own[parent] > limit  # or these could have been one part
-    rank = spine.rank_in_level
-    assert np.array_equal(cut.tree.rank_in_level[: spine.size], rank)
+    assert np.array_equal(cut.tree.rank_in_level[: spine.size], spine.rank_in_level)
 
 
 def test_siblings_are_shared_out_evenly() -> None:
@@ -106,8 +105,7 @@ def test_zeros_of_siblings(seed: int, tmp_path: Path) -> None:
     observed = {"L0": {"total": 0.5, "a": 2.0}, "L1": {"detailed": 4.0}, "L2": {"detailed": 3.0, "g": 1.0}}
     problem = Problem(SCHEMA, observed, spine=spine, desired=["detailed", "total"], zeros=zeros)
     y = rng.normal(10, 3, problem.observed.size)
-    cut = partition_tightly(tmp_path / "in", problem, y, 0.6)
-    assert cut.design.put_in
+    assert partition_tightly(tmp_path / "in", problem, y, 0.6).design.put_in
     stream(tmp_path / "in", tmp_path / "out")
     assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
 

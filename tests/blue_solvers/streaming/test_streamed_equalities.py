@@ -25,8 +25,7 @@ def test_equalities_within_parts_and_over_several(seed: int, level: int, tmp_pat
     assert problem.equalities is not None
     partition(tmp_path / "in", problem, y, at=problem.spine.levels[level])
     stream(tmp_path / "in", tmp_path / "out")
-    P = blue(problem, "two_pass")
-    assert_same(problem, y, P, tmp_path / "out")
+    assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
     E, b = problem.equalities
     without = problem.observing().replace(equalities=None)
     assert abs(E @ (blue(without, "two_pass") @ y) - b).max() > 0.1  # or the equalities would change nothing
@@ -41,8 +40,7 @@ def known_sum(blocks: int, above: float, variance: float, off: float) -> tuple[P
     y = np.round(rng.normal(100, 10, 1 + blocks))
     y[0] = y[1:].sum() + rng.normal(0, np.sqrt(above))
     known = float(y[1:].sum()) + off
-    problem = Problem(Schema({"a": 1}), observed, spine=spine, equalities=(rows, [known]))
-    return problem, y, off
+    return Problem(Schema({"a": 1}), observed, spine=spine, equalities=(rows, [known])), y, off
 
 
 @pytest.mark.few(2)

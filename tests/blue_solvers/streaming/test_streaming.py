@@ -292,8 +292,7 @@ def test_the_memory_limit_is_kept(counties: int, blocks: int, tmp_path: Path) ->
     sizes = large.spine.level_of, large.spine.child_counts > 0
     own = part_bytes(partition_design(tmp_path, large, y), *sizes)
     limit = 5 / 3 * own.sum() / counties + BUFFERS
-    cut = partition(tmp_path / "in", large, y, memory=limit)
-    assert len(cut.parts) == counties
+    assert len(partition(tmp_path / "in", large, y, memory=limit).parts) == counties
     partition(tmp_path / "small", *wide_tables(2, 2), at="C")
     runs = [[str(tmp_path / name) for name in names] for names in (("small", "first"), ("in", "second"))]
     taken = peak_of_the_second(f"stream(*arguments, memory={limit} if arguments[0].endswith('in') else None)", *runs)

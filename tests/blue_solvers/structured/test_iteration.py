@@ -116,8 +116,7 @@ def test_every_tolerance_is_kept_of_every_column_beside_dense(seed: int, ratio: 
                 assert errors.max() <= info.error_bound * (1 + 1e-6)
             weights = P.T @ np.eye(size)
             spent = np.einsum("ij,ij->j", weights, Sigma @ weights)
-            least = np.diag(best @ Sigma @ best.T)
-            assert (spent <= least * (1 + (2.1 * rtol) ** 2) + 1e-9).all()
+            assert (spent <= np.diag(best @ Sigma @ best.T) * (1 + (2.1 * rtol) ** 2) + 1e-9).all()
             np.testing.assert_allclose(weights.T @ M, M, atol=1e-8)  # unbiased, whenever it stops
 
 

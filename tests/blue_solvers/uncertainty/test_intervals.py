@@ -57,8 +57,7 @@ def coverage(P, replicates: int = REPLICATES, **options) -> np.ndarray:
 
 @pytest.mark.parametrize("integer", [False, True])
 def test_z_intervals_cover(integer):
-    P = blue(problem())
-    check_coverage(coverage(P, method="z", integer=integer), LEVEL)
+    check_coverage(coverage(blue(problem()), method="z", integer=integer), LEVEL)
 
 
 def test_z_intervals_of_a_heuristic_cover():
@@ -73,8 +72,7 @@ def test_z_intervals_of_a_heuristic_cover():
 @LENGTHS
 @pytest.mark.parametrize("draws", [1, 9])
 def test_t_intervals_cover_whatever_the_draws(draws, replicates):
-    P = blue(problem())
-    check_coverage(coverage(P, replicates, method="t", draws=draws), LEVEL)
+    check_coverage(coverage(blue(problem()), replicates, method="t", draws=draws), LEVEL)
 
 
 @LENGTHS

@@ -31,8 +31,7 @@ def dense_residual_covariance(problem: Problem) -> np.ndarray:
     """Sigma A' (A Sigma A')^+ A Sigma, by dense algebra."""
     M = problem.marginal_matrix().toarray()
     Sigma = np.diag(problem.variances)
-    weights = np.diag(1 / problem.variances)
-    return Sigma - M @ np.linalg.pinv(M.T @ weights @ M) @ M.T
+    return Sigma - M @ np.linalg.pinv(M.T @ np.diag(1 / problem.variances) @ M) @ M.T
 
 
 def test_everything_equals_dense_algebra() -> None:

@@ -53,8 +53,7 @@ def invented(seed: int, kind: str, knows: bool) -> Case:
         found = _described(rng, incidence, level, kind, knows)
         with suppress(ValueError):
             description, y = found
-            problem = description.problem()
-            return Case(description, problem, y, solve(description, y))
+            return Case(description, description.problem(), y, solve(description, y))
     raise AssertionError("nothing was invented")
 
 

@@ -76,8 +76,7 @@ def test_a_cell_that_holds_something_and_is_known_to_be_empty(kind: str, levels:
     for x in (said, emptied):
         assert certify(problem, said, x).bound is None
         assert certify(problem, emptied, said).bound is None
-    proof = certify(problem, emptied, emptied)
-    assert proof.bound <= 1e-8
+    assert certify(problem, emptied, emptied).bound <= 1e-8
     P = blue(problem)
     for certified in (True, False):
         refuses("known exactly contradict one another", P.estimate, said, certify=certified)
@@ -229,8 +228,7 @@ def test_a_proof_stops_after_ten_estimates(monkeypatch: pytest.MonkeyPatch) -> N
             stopped = estimate(problem, y)
         assert not stopped.info.exact
         assert "stopped" in str(stopped.certificate())
-        proof = certify(problem, y, est.observed)
-        assert proof.bound <= 1e-8
+        assert certify(problem, y, est.observed).bound <= 1e-8
 
 
 @every("equal", [False, True])

@@ -122,8 +122,7 @@ def test_places_of_several_kinds_are_a_tree() -> None:
     cell = {(place, line): (str(n[place][i]), "9") for place in codes for i, line in enumerate(lines)}
     problem, y = read_tables(in_columns(lines, codes, cell), style="acs", names_to="sex")
     assert problem.spine.levels == ("state", "county")
-    M = problem.marginal_matrix()
-    np.testing.assert_array_equal(M @ np.array([20.0, 20, 10, 10]), y)
+    np.testing.assert_array_equal(problem.marginal_matrix() @ np.array([20.0, 20, 10, 10]), y)
 
 
 def test_what_was_not_measured_is_said() -> None:

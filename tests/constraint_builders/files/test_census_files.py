@@ -32,8 +32,7 @@ def pl94(folder: Path, **options: Any) -> Written:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Written, Release]:
     folder = tmp_path_factory.mktemp("census") / "US_Person_PL_PROD"
-    written = pl94(folder)
-    return folder, written, read_noisy_measurements(folder, PL94)
+    return folder, pl94(folder), read_noisy_measurements(folder, PL94)
 
 
 def canonical(query: str) -> str:

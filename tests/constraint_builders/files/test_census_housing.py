@@ -51,8 +51,7 @@ def test_each_histogram_is_read_by_itself(housing: tuple[Path, Written, dict]) -
             rank = spine.rank_in_level[spine.position(level, code)]
             assert np.array_equal(values[level, "detailed"][rank], expected)
             assert (variances[level, "detailed"][rank] == variance).all()
-    exact = values["Block", "hhgq_vector"]
-    assert exact[:, 0].tolist() == [30, 0]
+    assert values["Block", "hhgq_vector"][:, 0].tolist() == [30, 0]
     assert (variances["Block", "hhgq_vector"] == 0).all()
     for own in (*release.read.rows, *read.read.rows):
         assert own.read == own.used + own.unused == written.rows[own.geolevel, own.kind]

@@ -27,8 +27,7 @@ def test_no_cell_begins_a_formula_whatever_the_delimiter_and_all_come_back(cells
             assert not any(
                 re.match(r"[=+\-@\uff1d\uff0b\uff0d\uff20]", part) for part in re.split(r"[,;|\t\r\n]", cell)
             )
-    back = with_formulas(written)
-    assert back.row(0) == frame.row(0)
+    assert with_formulas(written).row(0) == frame.row(0)
     assert with_formulas(pl.DataFrame([written.columns], orient="row")).row(0) == tuple(cells)
 
 

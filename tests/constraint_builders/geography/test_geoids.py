@@ -57,8 +57,7 @@ def test_places_are_the_blocks_whose_geoids_begin_so(found: list[Block]) -> None
             expected.setdefault(geoid_of(block)[:width] or "US", set()).add(code_of(block))
         every = geoids.every(level)
         assert list(every.names) == sorted(expected)
-        named = geoids.of(sorted(expected))
-        assert (named.contains != every.contains).nnz == 0
+        assert (geoids.of(sorted(expected)).contains != every.contains).nnz == 0
         for name, row in zip(every.names, every.contains.toarray(), strict=True):
             assert {leaves[i] for i in np.flatnonzero(row)} == expected[name]
             prefixed = geoids.of([f"{SUMMARY[level]}0000US{'' if name == 'US' else name}"]).contains.toarray()[0]

@@ -33,8 +33,7 @@ def test_what_remains_and_what_was_solved(system: tuple[np.ndarray, np.ndarray])
     assert found.pivot_rows.size == rank_of_columns == rational_rank(A[np.ix_(found.pivot_rows, columns)])
     assert sorted([*found.solved_columns, *found.free_columns]) == columns.tolist()
     assert not found.remaining[:, columns].toarray().any()
-    solved = found.solved[:, found.solved_columns].toarray()
-    assert np.allclose(solved, np.eye(rank_of_columns))
+    assert np.allclose(found.solved[:, found.solved_columns].toarray(), np.eye(rank_of_columns))
     both = np.vstack([found.remaining.toarray(), found.solved.toarray()])
     assert np.linalg.matrix_rank(both, tol=1e-8) == rational_rank(A) if both.size else rational_rank(A) == 0
     if A.size and both.size:  # same row space

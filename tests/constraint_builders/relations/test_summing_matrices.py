@@ -47,8 +47,7 @@ def runs(draw: st.DrawFn) -> list[frozenset[int]]:
 def test_a_node_lies_in_the_least_that_holds_it(nodes: list[frozenset[int]]) -> None:
     S = np.array([[float(leaf in node) for leaf in range(7)] for node in nodes])
     found = SummingMatrix(S).nested
-    nested = all(a <= b or b <= a or not a & b for a in nodes for b in nodes)
-    assert (found is not None) == nested
+    assert (found is not None) == all(a <= b or b <= a or not a & b for a in nodes for b in nodes)
     if found is not None:
         assert found.parent.tolist() == [holder_of(nodes, i) for i in range(len(nodes))]
 

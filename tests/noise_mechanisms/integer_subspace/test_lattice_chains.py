@@ -58,8 +58,7 @@ def advanced(kernel: Kernel, chains: int, iterations: int, seed: int) -> np.ndar
 
 
 def test_lengths_whose_squares_leave_64_bits() -> None:
-    table = np.array([2**32, -(2**32)])
-    assert own_norm(table, 2) == pytest.approx(2**32.5)
+    assert own_norm(np.array([2**32, -(2**32)]), 2) == pytest.approx(2**32.5)
 
 
 @cases(
@@ -91,8 +90,7 @@ def test_kinks_restore_the_absolute_values() -> None:
     places, weights = kinks(z, a, False)
     for t in range(-30, 31):
         direct = abs(z + a * t).sum(axis=1) - abs(z).sum(axis=1)
-        by_kinks = (weights * (abs(t - places) - abs(places))).sum(axis=1)
-        assert np.array_equal(direct, by_kinks)
+        assert np.array_equal(direct, (weights * (abs(t - places) - abs(places))).sum(axis=1))
 
 
 @pytest.mark.few(1)

@@ -123,8 +123,7 @@ def test_the_promise_states_its_caution() -> None:
 
 @given(st.floats(0.01, 5), st.floats(0, 1))
 def test_stopping_delta_covers_every_event(epsilon: float, eta: float) -> None:
-    delta = stopping_delta(epsilon, eta)
-    assert delta == min(1.0, (1 + math.exp(epsilon)) * eta)
+    assert stopping_delta(epsilon, eta) == min(1.0, (1 + math.exp(epsilon)) * eta)
 
 
 @cases(

@@ -72,8 +72,7 @@ def test_they_equal_the_numpy_passes(problem: Problem, columns: int) -> None:
     assert (abs(P @ Y - X) <= 2 * rounding(problem, Y)).all()
     np.testing.assert_allclose(P.T @ V, W, rtol=0, atol=1e-11)
     dot_test(P, rng=0)
-    violation = P._prepared.violation(Y)
-    assert violation <= 1e-11
+    assert P._prepared.violation(Y) <= 1e-11
 
 
 @given(problems())

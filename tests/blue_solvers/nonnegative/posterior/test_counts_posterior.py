@@ -34,8 +34,7 @@ def gaussian(x: np.ndarray, y: float, sigma2: float) -> np.ndarray:
 
 def sums(tables: np.ndarray, axis: int) -> np.ndarray:
     """Margins of 2 x 3 tables, by hand."""
-    shaped = tables.reshape(-1, 2, 3)
-    return shaped.sum(axis=axis)
+    return tables.reshape(-1, 2, 3).sum(axis=axis)
 
 
 def assert_agrees(
@@ -241,8 +240,7 @@ def test_cells_that_differences_alone_hold_are_refused() -> None:
 
     y = np.array([-5.0, 4.0, np.nan])
     refuses("detailed cell 1 is in no sum of weights of one sign", counts_posterior, problem([1.0, -1.0]), y, rng=1)
-    found = counts_posterior(problem([-1.0, -1.0]), y, rng=1)
-    assert 3 < found.detail.sum() < 7
+    assert 3 < counts_posterior(problem([-1.0, -1.0]), y, rng=1).detail.sum() < 7
 
 
 def test_agrees_with_equations_of_a_matrix() -> None:
@@ -262,8 +260,7 @@ def test_blocks_keep_their_totals_on_a_spine() -> None:
     truth = problem.marginal_matrix() @ np.array([3.0, 0.0, 0.0, 0.0, 1.0, 1.0])
     y = truth + draw_noise(problem, 1, 3)[:, 0]
     found = counts_posterior(problem, y, 1.0, effective=2000, most_draws=32_000, rng=3)
-    blocks = found.draws.reshape(-1, 3, 2)
-    assert (blocks.sum(axis=2) == [3, 0, 2]).all()
+    assert (found.draws.reshape(-1, 3, 2).sum(axis=2) == [3, 0, 2]).all()
     free = np.array(list(product(range(4), [0], range(3))))  # women of each block
     cells = np.stack([free, np.array([3, 0, 2]) - free], axis=2).reshape(-1, 6)
     misfit = problem.marginal_matrix() @ cells.T - y[:, None]
