@@ -138,15 +138,6 @@ def test_nan_only_where_not_measured() -> None:
     refuses(r"table 'sex', cell \(sex=0\) is infinite", partly.vector, tables(sex=[np.inf, 5.0]))
 
 
-def test_exact_values_that_contradict_one_another() -> None:
-    exact = problem(total=0.0, sex=0.0)
-    assert exact.vector(tables(total=2.0)).shape == (9,)
-    refuses(r"contradict one another by 7 between .*'sex'", exact.vector, tables(total=9.0))
-    cells = problem(total=0.0, sex=0.0, detailed=np.array([[0.0, 0, 0], [1, 1, 1]]))
-    with pytest.raises(ValueError, match="contradict one another by 1 "):
-        cells.vector(tables(total=3.0, sex=[1.0, 2.0], detailed=np.array([[1.0, 1, 0], [5, 5, 5]])))
-
-
 @every("unit", [1e-12, 1e-6, 1.0, 1e9])
 def test_exact_values_contradict_one_another_in_any_unit(unit: float) -> None:
     a = Schema({"a": 2})

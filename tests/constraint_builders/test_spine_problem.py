@@ -64,12 +64,6 @@ def test_bad_descriptions_are_refused(observed: dict, desired: dict | None) -> N
     Problem(SMALL, observed, spine=SPINE, desired=desired)
 
 
-def test_exact_values_that_contradict_are_refused() -> None:
-    problem = Problem(SMALL, {"State": {"total": 0.0}, "County": {"total": 0.0}}, spine=SPINE)
-    tables = {("State", "total"): [10.0], ("County", "total"): [4.0, 7.0]}
-    refuses("contradict one another by 1", problem.vector, tables)
-
-
 @every("name", ["ab", "a * b", ("a",), ("a", "a", "b"), ["a", "a"]])
 def test_names_that_are_no_pairs_are_refused(name: object) -> None:
     names = TableNames.of(Schema({"a": 2}), Spine([-1, 0], ["a", "b"]))

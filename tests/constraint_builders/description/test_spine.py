@@ -12,14 +12,6 @@ from tests.helpers.effort import examples
 from tests.helpers.refused import refused, refuses
 
 
-def test_geoids_make_census_levels() -> None:
-    spine = Spine.from_geoids(["440010301001000", "440010301001001", "440030201011000"])
-    assert spine.levels == ("State", "County", "Tract", "Block_Group", "Block")
-    assert [members.size for members in spine.members] == [1, 2, 2, 2, 3]
-    block = spine.position("Block", "440030201011000")
-    assert spine.geocodes[spine.parent[block]] == "440030201011"
-
-
 def test_a_root_joins_states() -> None:
     refuses("exactly one root", Spine.from_geoids, ["01001", "02001"], {"State": 2, "County": 5})
     spine = Spine.from_geoids(["01001", "02001"], {"State": 2, "County": 5}, root="US")

@@ -49,16 +49,6 @@ def test_any_spelling_finds_a_table() -> None:
     assert LAYOUT.vector(tables).sum() == 18
 
 
-def test_cells_are_located_and_described() -> None:
-    assert LAYOUT.locate(5) == ("b * a", (2, 1))
-    assert LAYOUT.locate(6) == ("total", ())
-    assert LAYOUT.locate(9) == ("b", (2,))
-    assert LAYOUT.describe(4) == "table 'b * a', cell (b=2, a=0)"
-    assert LAYOUT.describe(6) == "table 'total'"
-    with pytest.raises((ValueError, IndexError)):
-        LAYOUT.locate(10)
-
-
 @cases(
     ({"zip": 1}, "no table 'zip'"),
     ({"a": [1, 2]}, "no table 'a' here"),
@@ -101,3 +91,5 @@ def test_round_trip_of_any_layout(seed: int, columns: tuple[int, ...]) -> None:
     for position in {0, layout.size // 2, layout.size - 1}:
         name, cell = layout.locate(position)
         assert np.array_equal(tables[name][cell], x[position])
+    with pytest.raises((ValueError, IndexError)):
+        layout.locate(layout.size)

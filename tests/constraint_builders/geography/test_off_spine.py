@@ -66,20 +66,6 @@ def test_compositions_of_usable_geounits_equal_exhaustive_search(seeds):
                     compositions(spine, entity, usable)
 
 
-def test_a_geounit_is_one_from_the_spine_and_its_complement_two():
-    spine = Spine.from_geocodes(
-        {"State": ["1"], "County": ["11", "12"], "Block": [f"1{c}{b}" for c in "12" for b in "abcd"]}
-    )
-    county = np.array([1, 1, 1, 1, 0, 0, 0, 0])
-    lacking_one = np.array([1, 1, 1, 0, 1, 1, 1, 1])
-    entities = Entities(["county", "all but a block"], [county, lacking_one])
-    assert osed(spine, entities).tolist() == [1, 2]
-    signs = compositions(spine, entities).toarray()
-    assert signs[0, spine.position("County", "11")] == 1
-    assert signs[1, spine.position("State", "1")] == 1
-    assert signs[1, spine.position("Block", "11d")] == -1
-
-
 @every("seed", range(20))
 def test_entities_from_geounits_at_any_level(seed):
     rng = np.random.default_rng(seed)
