@@ -10,6 +10,7 @@ from blue_solvers import ConjugateGradient, ConvergenceError, UnsupportedProblem
 from blue_solvers.components import assumptions
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, compiled, gallery
+from tests.helpers.every import every
 from tests.helpers.exact_reference import marginal_rows
 from tests.helpers.refused import refused
 
@@ -95,6 +96,25 @@ def test_second_branch(name: str) -> None:
     assert np.allclose(P @ problem.observed.vector(problem.observed.tables(y)), P @ y)
     blue_variances = blue(problem, "dense").variances()
     assert (P.variances() >= blue_variances * (1 - 1e-12)).all()
+
+
+@every("rtol", [1e-1, 1e-4])
+@every("levels", [{"a": 4, "b": 5}, {"a": 2, "b": 5, "c": 3}])
+def test_the_violation_is_by_what_tables_miss_their_margins(
+    levels: dict[str, int], rtol: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of iterations that end early; an equation is of a table and its margins, or of several of these."""
+    monkeypatch.setattr(heuristic, "ITERATIONS", ConjugateGradient(rtol))
+    rng, schema = np.random.default_rng(0), Schema(levels)
+    problem = Problem(schema, {"detailed": rng.uniform(1, 30, schema.shape), "a": 1.0, "total": 2.0}, "all")
+    est = blue(problem, "sea_blue").estimate(rng.normal(50, 5, problem.observed.size))
+    tables = {table.factors: est.tables[table.name] for table in problem.desired_tables}
+    gaps = [
+        abs(own.sum(axis=axis) - tables[factors[:axis] + factors[axis + 1 :]]).max()
+        for factors, own in tables.items()
+        for axis in range(len(factors))
+    ]
+    assert max(gaps) * (1 - 1e-9) <= est.info.violation <= 2 * max(gaps)
 
 
 def test_consistent_tables_stay_as_they_are_to_rounding() -> None:

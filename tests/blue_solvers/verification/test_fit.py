@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from blue_solvers import blue
 from blue_solvers.goodness import fit_test as estimate_and_fit
 from blue_solvers.least_squares import eliminate_outliers
 from blue_solvers.verification import Fit, fit_of_estimate
-from constraint_builders import Problem, Schema, Spine, gallery
+from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine, gallery
 from noise_mechanisms import add_noise
-from tests.helpers.effort import lengths
+from tests.helpers.effort import examples, lengths
 from tests.helpers.refused import refuses
 
 SCHEMA = Schema({"sex": 2, "age": 10, "race": 12})
@@ -53,6 +55,27 @@ def test_everything_equals_dense_algebra() -> None:
     rest = problem.with_variances(np.where(np.arange(y.size) == i, 1e12, problem.variances))
     without = (blue(rest.observing()) @ y)[i]
     assert (worst.value, worst.expected) == pytest.approx((y[i], without), rel=1e-6)
+
+
+@examples(60, 25)
+@given(seed=st.integers(0, 2**32 - 1), shared=st.booleans())
+def test_degrees_of_freedom_are_the_noisy_cells_less_what_they_estimate(seed: int, shared: bool) -> None:
+    """Tables that are known exactly, several of which say the same, and noise that cells share or do not."""
+    rng = np.random.default_rng(seed)
+    names = [name for name in ("total", "a", "b", "detailed") if rng.random() < 0.7] or ["detailed"]
+    layout = Problem(Schema({"a": 2, "b": 3}), dict.fromkeys(names, 1.0))
+    exact = np.repeat([rng.random() < 0.4 for _ in names], layout.observed.sizes)
+    if exact.all():
+        return
+    variances, noisy = np.where(exact, 0.0, rng.uniform(1, 9, exact.size)), ~exact
+    noise = LowRankPlusDiagonal(variances, noisy[:, None] * rng.normal(size=(exact.size, 1)))
+    problem = layout.with_covariance(noise) if shared else layout.with_variances(variances)
+    M = problem.marginal_matrix().toarray()
+    y = M @ rng.poisson(30, 6) + noisy * rng.normal(size=exact.size)
+    estimated = np.linalg.matrix_rank(M) - (np.linalg.matrix_rank(M[exact]) if exact.any() else 0)
+    fit = fitted(problem, y)
+    assert fit.degrees_of_freedom == noisy.sum() - estimated
+    assert 0 <= fit.p_value <= 1
 
 
 def test_deviations_of_tables_equal_dense_algebra() -> None:
