@@ -250,12 +250,7 @@ PEOPLE = Schema({"relgq": 4, "sex": 2}, recodes={"relgq": {"group": GROUP.tolist
 UNIT_TABLES = ["total", "h1", "state", "rooms", "h1 * rooms", "state * rooms"]
 PERSON_TABLES = ["total", "relgq", "group", "sex", "relgq * sex"]
 OVER_BOTH = Schema(
-    {
-        "relgq": 4,
-        "sex": 2,
-        "h1": ["to let", "owned", "rented", "derelict"],
-        "rooms": 2,
-    },
+    {"relgq": 4, "sex": 2, "h1": ["to let", "owned", "rented", "derelict"], "rooms": 2},
     recodes={"relgq": {"group": GROUP.tolist(), "householder": ["yes", "yes", "no", "no"]}},
 )
 # Of a block: householders by relationship, sex, h1 and rooms; other persons by relationship and sex; vacant units.

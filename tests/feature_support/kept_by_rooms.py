@@ -12,7 +12,7 @@ INVARIANTS: dict[str, dict[str, tuple[str, str]]] = {  # by room and property th
         "are all that hold, none twice": (
             "constraint_builders/relations/test_equations_of_invented_problems.py",
             "test_equations_are_all_that_hold_between_measured_cells",
-        ),
+        )
     },
     "posterior": {
         "equals exact enumeration": (
@@ -28,7 +28,7 @@ INVARIANTS: dict[str, dict[str, tuple[str, str]]] = {  # by room and property th
         "equal dense least squares over all products": (
             "constraint_builders/test_joint_problem.py",
             "test_beside_dense_least_squares",
-        ),
+        )
     },
     "published tables": {
         "hold the lines of the published facts": (
@@ -44,29 +44,26 @@ INVARIANTS: dict[str, dict[str, tuple[str, str]]] = {  # by room and property th
         "hold the blocks whose codes begin so": (
             "constraint_builders/geography/test_geoids.py",
             "test_places_are_the_blocks_whose_geoids_begin_so",
-        ),
+        )
     },
     "areas": {
         "determine what their weights determine": (
             "constraint_builders/relations/test_equations_of_invented_problems.py",
             "test_what_is_wanted_is_summed_from_what_determines_it_or_refused",
-        ),
+        )
     },
     "certificates": {
         "prove right answers and no planted error": (
             "blue_solvers/verification/test_certificate.py",
             "test_right_answers_are_proved_and_wrong_ones_never_pass",
-        ),
+        )
     },
     "readers": {
         "give back what was written, in any order": (
             "constraint_builders/files/test_long_table.py",
             "test_round_trip_in_any_order",
         ),
-        "take no natural mistake silently": (
-            "first_hour/test_natural_mistakes.py",
-            "test_none_is_silently_wrong",
-        ),
+        "take no natural mistake silently": ("first_hour/test_natural_mistakes.py", "test_none_is_silently_wrong"),
     },
     "results": {
         "equal dense algebra of their files": (

@@ -195,10 +195,7 @@ def measurement(
     written.measured[level, code, query] = values, float(variance)
     if len(code) % 2:  # two spellings of one thing
         said = {name: name if text == "detailed" else text for name, text in said.items()}
-    return row_of(code, f"{query}_dpq", said, values, None) | {
-        "variance": variance,
-        "query_shape": list(shape),
-    }
+    return row_of(code, f"{query}_dpq", said, values, None) | {"variance": variance, "query_shape": list(shape)}
 
 
 def row_of(code: str, name: str, said: Mapping[str, str | None], values: Any, sign: str | None) -> dict[str, Any]:

@@ -4,11 +4,7 @@ import numpy as np
 
 
 def least_squares(
-    M: np.ndarray,
-    noise: np.ndarray,
-    y: np.ndarray,
-    D: np.ndarray,
-    known: tuple[np.ndarray, np.ndarray] | None = None,
+    M: np.ndarray, noise: np.ndarray, y: np.ndarray, D: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """D x and its variances, for the x of which y = M x + noise.
 

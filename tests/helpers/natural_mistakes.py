@@ -353,11 +353,7 @@ FOOTERS = [
         Refused("column 'sex' is empty in row 5"),
     ),
     Case("a source below a long table", LONG.replace("sex,*", "total,*") + "Source: X,,,\n", Read(SEXES)),
-    Case(
-        "a source below places",
-        PLACES + "Source: X,,,,\n",
-        Read(COUNTIES, True),
-    ),
+    Case("a source below places", PLACES + "Source: X,,,,\n", Read(COUNTIES, True)),
     Case(
         "a source below a wide table",
         WIDE + "total,1234.5,4,1290,4,2500,5\nX,,,,,,\n",

@@ -90,10 +90,7 @@ def test_no_loss_is_no_loss() -> None:
 
 
 def test_composition_is_exact_over_tables_and_levels() -> None:
-    losses = {
-        "State": {"total": Fraction(1, 3)},
-        "Block": {"total": Fraction(1, 6), "detailed": Fraction(1, 2)},
-    }
+    losses = {"State": {"total": Fraction(1, 3)}, "Block": {"total": Fraction(1, 6), "detailed": Fraction(1, 2)}}
     assert compose(losses) == 1
     assert compose(Budget(losses).losses) == Budget(losses).total
     assert compose(losses["Block"]) == compose([Fraction(1, 6), Fraction(1, 2)]) == Fraction(2, 3)

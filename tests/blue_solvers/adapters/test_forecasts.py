@@ -199,10 +199,7 @@ def test_a_summing_matrix_with_an_index_or_sparse_columns() -> None:
 
 
 @cases(
-    (
-        lambda s: pd.read_csv(io.StringIO(s.to_csv())),
-        "column 'Unnamed: 0' has no row of its name",
-    ),
+    (lambda s: pd.read_csv(io.StringIO(s.to_csv())), "column 'Unnamed: 0' has no row of its name"),
     (lambda s: s.iloc[:-1], f"column '{NAMES[-1]}' has no row of its name"),
     (lambda s: s.assign(unique_id=[NAMES[-1], *NAMES[:-1]]), "is not the leaf whose column is called so"),
     (lambda s: s.assign(note="a"), "column 'note' of S_df holds String: weights are numbers, drop all else"),

@@ -178,9 +178,7 @@ def test_a_geounit_that_is_not_in_the_files(estimated: Callable, tmp_path: Path)
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    ("misread", "ages"),
-    [(0.12, 100), (-0.12, 100), (0.01, 400)],
-    ids=["12 % more", "12 % less", "1 %"],
+    ("misread", "ages"), [(0.12, 100), (-0.12, 100), (0.01, 400)], ids=["12 % more", "12 % less", "1 %"]
 )
 def test_a_misread_variance_is_found(misread: float, ages: int, estimated: Callable, tmp_path: Path) -> None:
     """At the number of cells that is needed to find it with a probability of 0.99."""

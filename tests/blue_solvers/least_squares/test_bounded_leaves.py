@@ -155,9 +155,7 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@refused(
-    *REFUSED,
-)
+@refused(*REFUSED)
 def test_what_are_no_bounds_is_refused(bounds: Any) -> None:
     least_squares([[1, 1], [1, 0], [0, 1]], [2.0, 1.0, 1.0], [0, 1, 1], bounds=bounds)
 

@@ -414,13 +414,7 @@ REFUSED: list[tuple[Any, Any, Any, dict[str, Any], str]] = [
     ([[1.0], [2.0]], [1, 1], [1, 1, 1], {}, r"variances must be a number or have shape \(2,\) or \(2, 2\)"),
     ([[1.0, 2.0]], [1], 1.0, {"names": ["a"]}, "names of leaves must be 2, one for every column of S: got 1"),
     ([[1.0, 2.0]], [1], 1.0, {"names": ["a", "a"]}, "two leaves are called 'a'"),
-    (
-        [[1.0], [2.0]],
-        [1, 1],
-        np.ones((2, 2)),
-        {},
-        "the covariance is singular, so that combinations of rows",
-    ),
+    ([[1.0], [2.0]], [1, 1], np.ones((2, 2)), {}, "the covariance is singular, so that combinations of rows"),
     ([[1.0], [2.0]], [1, 1], aslinearoperator(np.eye(2)), {}, "its covariance is an operator without entries"),
     ([[1, 1], [1, 1 + 1e-7]], [1, 1], [0, 0], {}, "exact and nearly a combination of other exact rows"),
 ]

@@ -20,12 +20,7 @@ from tests.helpers.refused import refuses
 
 SCHEMA = Schema({"a": 2, "b": 3})
 COUNTS = np.eye(6).reshape(2, 3, 6)
-TABLES = {
-    "total": COUNTS.sum((0, 1))[None],
-    "a": COUNTS.sum(1),
-    "b": COUNTS.sum(0),
-    "a * b": COUNTS.reshape(6, 6),
-}
+TABLES = {"total": COUNTS.sum((0, 1))[None], "a": COUNTS.sum(1), "b": COUNTS.sum(0), "a * b": COUNTS.reshape(6, 6)}
 KINDS = ("few sources", "noise of counts", "exact cells")
 
 

@@ -76,11 +76,7 @@ def test_groups_are_tables_geolevels_or_all() -> None:
     y = problem.marginal_matrix() @ rng.uniform(0, 50, 840) + np.sqrt(problem.variances) * rng.normal(
         size=problem.observed.size
     )
-    for groups, names in (
-        ("table", problem.observed.names),
-        ("geolevel", ("State", "County")),
-        ("all", ("all",)),
-    ):
+    for groups, names in (("table", problem.observed.names), ("geolevel", ("State", "County")), ("all", ("all",))):
         found = estimated_noise(problem, y, groups, least=5, rng=0)
         assert found.names == tuple(names)
         assert found.redundancy.sum() == pytest.approx(blue(problem).estimate(y).goodness_of_fit().degrees_of_freedom)

@@ -68,11 +68,7 @@ def test_exact_values_that_contradict_one_another_are_refused() -> None:
 
 
 @refused(
-    (
-        [[1, 1], [1, 0]],
-        [1.0, 2.0, 3.0],
-        r"must be a number or have shape \(2,\), one for every row of S: got \(3,\)",
-    ),
+    ([[1, 1], [1, 0]], [1.0, 2.0, 3.0], r"must be a number or have shape \(2,\), one for every row of S: got \(3,\)"),
     ([[1, 1], [1, 0]], [[1.0, 0.0], [0.0, 1.0]], "one for every row of S"),
     ([[1, 1], [1, 0]], [1.0, -2.0], "variances is negative"),
     ([[1, np.nan], [1, 0]], 1.0, "S holds NaN"),

@@ -78,10 +78,7 @@ def test_ours_is_strictly_better_than_the_papers_on_what_it_minimises(state, obj
     tracts = sorted({geoid[:11] for geoid in geoids})[:20]
     few = [geoid for geoid in geoids if geoid[:11] in tracts]
     spine = Spine.from_geoids(few)
-    for entities in (
-        bench.random_partitions(few, 20, np.random.default_rng(4)),
-        bench.tract_crossing_runs(few),
-    ):
+    for entities in (bench.random_partitions(few, 20, np.random.default_rng(4)), bench.tract_crossing_runs(few)):
         start = bench.strategy_on(regroup_blocks(spine, entities))
         groups = optimise_spine(start, bench.TOTALS, entities, objective)
         ours = optimise_bypasses(groups.strategy, bench.TOTALS, entities, objective).strategy

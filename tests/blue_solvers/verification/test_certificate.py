@@ -285,8 +285,7 @@ def test_what_cannot_be_proved_has_a_reason() -> None:
     assert "known exactly" in found.reason
     crossing = {"v1": {"even": [0, 1] * 5, "low": [0] * 3 + [1] * 7}}
     wide = Problem(
-        Schema({f"v{i}": 10 for i in range(9)}, recodes=crossing),
-        {"v0 * even": 1.0, "low * v2": 1.0, "v0 * v2": 1.0},
+        Schema({f"v{i}": 10 for i in range(9)}, recodes=crossing), {"v0 * even": 1.0, "low * v2": 1.0, "v0 * v2": 1.0}
     )
     found = certify(wide, np.ones(140), np.ones(140))
     assert found.bound is None

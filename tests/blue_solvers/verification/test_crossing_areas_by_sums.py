@@ -100,11 +100,7 @@ def test_sums_are_those_of_the_matrix(seed: int) -> None:
 def test_a_crossing_whose_counts_are_too_many_to_list_is_proved() -> None:
     """Regions by products, the total of all known exactly; a wrong answer is seen."""
     rng = np.random.default_rng(5)
-    layers = {
-        "All": np.zeros(600, dtype=int),
-        "Region": rng.integers(0, 20, 600),
-        "Product": rng.integers(0, 20, 600),
-    }
+    layers = {"All": np.zeros(600, dtype=int), "Region": rng.integers(0, 20, 600), "Product": rng.integers(0, 20, 600)}
     observed = {
         "All": {"total": 0.0},
         "Region": {"a": 1.0},

@@ -34,10 +34,7 @@ KINDS = {
     "equalities in areas": Kind(areas="sets", decades=2.0),
     "noise that is shared": Kind(areas="sets", covariance="shared", zeros=False, equalities=False),
 }
-OUT_OF_REACH = (
-    "groups that cross",
-    "exactly that do not nest",
-)
+OUT_OF_REACH = ("groups that cross", "exactly that do not nest")
 
 
 @pytest.fixture(autouse=True)

@@ -159,10 +159,7 @@ def test_what_lies_outside_of_prefixes_is_counted(whole: tuple[Path, Written, Re
     ],
 )
 def test_state_totals_hold_of_both_branches_together(
-    within: list[str] | None,
-    exact: dict[tuple[str, str], str],
-    whole: tuple[Path, Written, Release],
-    tmp_path: Path,
+    within: list[str] | None, exact: dict[tuple[str, str], str], whole: tuple[Path, Written, Release], tmp_path: Path
 ) -> None:
     folder, written, _ = whole
     known = {state: sum(b.persons.size for b in written.blocks if b.codes[1][1:] == state) for state in ("44", "09")}

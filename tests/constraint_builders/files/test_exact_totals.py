@@ -99,14 +99,8 @@ def test_the_command_takes_totals(options: list[str], folder: Path, capsys: pyte
     ("geocode,count\n045,1\n", "column 'total' is missing"),
     ("geocode,total\n", "there are no rows"),
     ("geocode,total\n045,x\n", r"column 'total': 'x' is not a number \(row 2\)"),
-    (
-        "geocode,total\n045,-1\n",
-        "column 'total' holds '-1' in row 2: a count is a whole number from 0 to 9,007",
-    ),
-    (
-        "geocode,total\n045,367.5\n",
-        "column 'total' holds '367.5' in row 2: a count is a whole number from 0 to 9,007",
-    ),
+    ("geocode,total\n045,-1\n", "column 'total' holds '-1' in row 2: a count is a whole number from 0 to 9,007"),
+    ("geocode,total\n045,367.5\n", "column 'total' holds '367.5' in row 2: a count is a whole number from 0 to 9,007"),
     ("geocode,total\n045,inf\n", "column 'total' holds 'inf' in row 2: a count is a whole number"),
     ("geocode,total\n045,\n", "column 'total' holds None in row 2: a count is a whole number"),
     ("geocode,total\n045,1\n044+045,2\n", "row 3: geocode '045' is given twice, first in .*row 2"),

@@ -33,10 +33,7 @@ from tests.helpers.every import cases, every
 from tests.helpers.refused import refused, refuses
 
 SCHEMA = Schema({"sex": ["female", "male"], "age": 3}, {"age": {"adult": ["minor", "adult", "adult"]}})
-PROBLEM = Problem(
-    SCHEMA,
-    {"total": 0.0, "adult * sex": [[1.0, 2.0], [3.0, np.inf]], "age": 4.0, "detailed": 2.0},
-)
+PROBLEM = Problem(SCHEMA, {"total": 0.0, "adult * sex": [[1.0, 2.0], [3.0, np.inf]], "age": 4.0, "detailed": 2.0})
 SEEN = partial(unicodedata.normalize, "NFC")
 Y = np.array([10.0, 1.5, 2.5, 3.25, np.nan, 3, 3, 4.5, *range(6)])
 

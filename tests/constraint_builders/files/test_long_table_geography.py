@@ -209,10 +209,7 @@ PARENTS = pl.DataFrame(
     ({"parent": [None, "a", "b"]}, "B 'c' has the parent 'b', which has no rows"),
     ({"geocode": ["a", "b", "b"]}, r"table 'total' of B 'b' is given twice, in rows 2 and 3"),
     ({"geocode": ["a", "b", "b"], "parent": [None, "a", "c"]}, "row 3: B 'b' has two parents, 'a' and 'c'"),
-    (
-        {"geolevel": ["A", "B", "C"], "geocode": ["a", "a", "c"], "parent": ["", "", "a"]},
-        "'a', a code at A and B",
-    ),
+    ({"geolevel": ["A", "B", "C"], "geocode": ["a", "a", "c"], "parent": ["", "", "a"]}, "'a', a code at A and B"),
     ({"geocode": [1, 2, 3]}, "column 'geocode' must hold text, for leading zeros: it holds numbers"),
     ({"geolevel": [1.5, 2.5, 2.5]}, "column 'geolevel' holds decimal numbers"),
 )

@@ -296,10 +296,7 @@ def test_a_query_is_known_by_its_attributes_if_its_name_is_not(folder: Path) -> 
         (pl.struct("variance").alias("variance"), "column 'variance' must hold numbers: it holds records"),
         (pl.col("query_name").replace("total_dpq", "sex_dpq"), r"query_shape \[1, 1\], but table 'sex' has \[2, 1\]"),
         (pl.lit([2, 2]).alias("query_shape"), r"query_shape \[2, 2\], but table 'total' has \[1, 1\]"),
-        (
-            pl.col("geocode").replace("0440032", "0440033"),
-            "table 'total' of Block '0440033' is given twice",
-        ),
+        (pl.col("geocode").replace("0440032", "0440033"), "table 'total' of Block '0440033' is given twice"),
     ],
 )
 def test_wrong_files_are_refused_by_file_row_and_column(change: pl.Expr, message: str, folder: Path) -> None:

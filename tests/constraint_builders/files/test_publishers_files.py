@@ -283,11 +283,7 @@ def test_each_cell_of_a_wide_table_has_its_error_behind_it(tmp_path: Path) -> No
     (["sex,value", "f,100 ± 2 ± 1", "m,9 ± 1"], {"plus_minus": "moe_90"}, "moe_90 '2 ± 1' is not a number"),
     (["sex,value,moe_90", "f,9 ± 2,5", "m,9 ± 1,5"], {"plus_minus": "moe_90"}, "both say how precise values are"),
     (["sex,n", "f,9", "m,9", "", "age,value,se", "0-17,4,1", "18+,14,1"], {}, "row 5 has 3 cells, the header 2"),
-    (
-        ["sex,value,se", "f,9,1", "m,9,1", "Source: Office, 2020"],
-        {},
-        "row 4, 'Source: Office', is a note in several",
-    ),
+    (["sex,value,se", "f,9,1", "m,9,1", "Source: Office, 2020"], {}, "row 4, 'Source: Office', is a note in several"),
     (["value,se,sex", "9,1,f", "7,1,m", "", "17,,"], {}, "column 'sex' is empty in row 5"),
 )
 def test_numbers_that_may_mean_two_things_are_refused(rows: list[str], said: dict[str, str], tmp_path: Path) -> None:

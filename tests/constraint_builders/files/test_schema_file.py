@@ -70,10 +70,7 @@ def test_a_plain_schema_is_pleasant_to_read() -> None:
     ("[variables]\nupper = 2", "'upper' is reserved"),
     ("[variables]\nsex = 2\n[recodes.age]\nold = [0, 1]", "recodes are given for 'age', which is not a variable"),
     ("[variables]\nsex = 2\n[recodes]\nsex = [0, 1]", r"recodes\.sex: Expected `object`, got `array`"),
-    (
-        "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a']}",
-        r"recodes\.age\.old: labels",
-    ),
+    ("[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a']}", r"recodes\.age\.old: labels"),
     (
         "[variables]\nage = 3\n[recodes.age]\nold = {groups = [0, 1, 1], labels = ['a', 'a']}",
         r"recodes\.age\.old: labels must be one for each of its 2 groups",

@@ -198,11 +198,7 @@ SPELLINGS = [
 
 
 @examples(80, 8)
-@given(
-    cuts=st.sets(st.integers(1, 3000), min_size=2, max_size=8),
-    spelling=st.sampled_from(SPELLINGS),
-    data=st.data(),
-)
+@given(cuts=st.sets(st.integers(1, 3000), min_size=2, max_size=8), spelling=st.sampled_from(SPELLINGS), data=st.data())
 def test_ranges_of_which_one_holds_others_are_found(cuts: set[int], spelling: Any, data: st.DataObject) -> None:
     starts = [0, *sorted(cuts)]
     ends = [*(start - 1 for start in starts[1:]), None]

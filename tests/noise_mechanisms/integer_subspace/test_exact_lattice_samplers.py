@@ -166,8 +166,7 @@ def test_l2_laplace_noise_follows_the_enumerated_law(invariants: Invariants, eps
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    ("invariants", "epsilon", "reach"),
-    [(TWO_BY_THREE, 0.6, 40), (margins((4,), "total"), 1.2, 22), (CUBE, 1.0, 40)],
+    ("invariants", "epsilon", "reach"), [(TWO_BY_THREE, 0.6, 40), (margins((4,), "total"), 1.2, 22), (CUBE, 1.0, 40)]
 )
 def test_l2_laplace_noise_of_release_grade_follows_the_enumerated_law(
     invariants: Invariants, epsilon: float, reach: int
