@@ -88,21 +88,6 @@ def test_nodes_that_cross_are_proved_by_sums(seed: int, leaves: int, exact: bool
         assert certificate.bound < 1e-9
 
 
-def test_crossed_hierarchies_of_any_size_are_proved() -> None:
-    """Of too many counts for a list."""
-    item, store = (grid.ravel() for grid in np.indices((300, 12)))
-    keys = [np.zeros_like(item), store, store // 4, item // 50, item, item * 12 + store]
-    S = sparse.vstack([sparse.csr_array((np.ones(own.size), (own, np.arange(own.size)))) for own in keys], format="csr")
-    problem = Problem.from_summing_matrix(S, np.diff(S.indptr).astype(float))
-    y = S @ np.random.default_rng(0).poisson(20, S.shape[1]).astype(float)
-    y += np.random.default_rng(1).standard_normal(y.size) * np.sqrt(problem.variances)
-    P = blue(problem)
-    x = P @ y + P.offset
-    assert certify(problem, y, x).bound < 1e-10
-    x[3] += 1e-4 * np.sqrt(problem.variances[3])
-    assert certify(problem, y, x).bound > 0.99e-4
-
-
 @pytest.mark.parametrize("known", [1.0, 0.0])
 def test_what_proofs_keep_is_the_same_for_all_measurements(known: float) -> None:
     """A second proof, from costs that the first one kept, is the one of a fresh start; of leaves in several depths."""

@@ -14,7 +14,7 @@ from blue_solvers.nonnegative import NotConvergedError, counts_posterior
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.counts_posterior import _Chains, _concentrations
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
-from constraint_builders import Areas, Problem, Schema, Spine
+from constraint_builders import Areas, Problem, Schema
 from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
@@ -251,25 +251,6 @@ def test_agrees_with_equations_of_a_matrix() -> None:
     tables = tables[tables[:, 0] == tables[:, 1] + tables[:, 2]]
     weight = gaussian(tables[:, 0], y[0], 1.0) + gaussian(tables[:, 1], y[1], 2.0) + gaussian(tables[:, 2], y[2], 2.0)
     assert_agrees(problem, y, tables, weight + prior(tables, 1.0))
-
-
-def test_blocks_keep_their_totals_on_a_spine() -> None:
-    spine = Spine([-1, 0, 0, 0], ["State", "Block", "Block", "Block"])
-    observed = {"State": {"detailed": 1.0}, "Block": {"total": 0.0, "detailed": 2.0}}
-    problem = Problem(Schema({"sex": 2}), observed, spine=spine)
-    truth = problem.marginal_matrix() @ np.array([3.0, 0.0, 0.0, 0.0, 1.0, 1.0])
-    y = truth + draw_noise(problem, 1, 3)[:, 0]
-    found = counts_posterior(problem, y, 1.0, effective=2000, most_draws=32_000, rng=3)
-    assert (found.draws.reshape(-1, 3, 2).sum(axis=2) == [3, 0, 2]).all()
-    free = np.array(list(product(range(4), [0], range(3))))  # women of each block
-    cells = np.stack([free, np.array([3, 0, 2]) - free], axis=2).reshape(-1, 6)
-    misfit = problem.marginal_matrix() @ cells.T - y[:, None]
-    noisy = problem.variances > 0
-    weight = -(np.square(misfit[noisy]) / (2 * problem.variances[noisy, None])).sum(axis=0)
-    probability = np.exp(weight - weight.max()) / np.exp(weight - weight.max()).sum()
-    mean = probability @ cells
-    error = 6 * np.sqrt(probability @ np.square(cells - mean) / 2000) + 1e-9
-    assert (abs(found.detail.ravel() - mean) <= error).all()
 
 
 @pytest.mark.few(0)
