@@ -108,10 +108,11 @@ def test_own_covariances(kind: str) -> None:
     np.testing.assert_allclose(scaled[:, 2], np.sqrt(np.diag(P @ W_h @ P.T)), rtol=1e-8)
 
 
-def test_samples_are_coherent_and_spread_as_they_should() -> None:
+@every("sigmah", [deviations(), None])
+def test_samples_are_coherent_and_spread_as_they_should(sigmah: Float | None) -> None:
     values, fitted, y_hat = sample()
     own = ExactMinTrace("mint_shrink")
-    mean = own.fit_predict(GROUPED, y_hat, values, fitted, sigmah=deviations(), seed=4)["mean"]
+    mean = own.fit_predict(GROUPED, y_hat, values, fitted, sigmah=sigmah, seed=4)["mean"]
     draws = own.sample(20_000)
     np.testing.assert_allclose(draws, np.einsum("ij,jhk->ihk", GROUPED, draws[5:]), rtol=1e-7, atol=1e-7)
     errors = own.std_errors()

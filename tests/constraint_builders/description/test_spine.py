@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +67,7 @@ def test_levels_may_be_skipped_and_chains_single() -> None:
     ([-1, 0.5], ["A", "B"], None, "whole numbers: got float64"),
     ([-1, np.nan], ["A", "B"], None, "whole numbers"),
     (["", "x"], ["A", "B"], None, "whole numbers"),
+    (pd.Series([-1, 0], index=["x", "y"]), ["A", "B"], None, "parent has labels"),
 )
 def test_what_is_no_tree_is_refused(parent: list, levels: list, codes: list | None) -> None:
     Spine(parent, levels, codes)

@@ -63,6 +63,7 @@ def test_blocks_of_the_spine_are_found_by_their_geoids(boundaries: Boundaries) -
 def test_what_is_not_there_once_is_named(boundaries: Boundaries) -> None:
     with pytest.raises(ValueError, match="no shape is that of '44005', nor 1 others: no column has the codes of all"):
         boundaries.of(["44005", CODES[0], "44007", "44005"])
+    refuses("no shape is that of 'a': no column", Boundaries(pl.DataFrame(), boundaries.shapes, None).of, ["a"])
     refuses("2 shapes are those of 'b': make one of them", boundaries.of, ["a", "b"])
     numbers = Boundaries(pl.DataFrame({"ID": ["1", "2"], "DISTRICT": ["2", "1"]}), boundaries.shapes[:2], None)
     refuses("columns 'ID' and 'DISTRICT' both have the codes of all places", numbers.of, ["1", "2"])

@@ -127,7 +127,14 @@ def test_nodes_of_a_hierarchy_are_told_by_name(index: list[str] | None) -> None:
 def test_all_frames_read_the_same() -> None:
     frame = measurements_frame(PROBLEM, Y)
     categorical = frame.with_columns(pl.col("table", "sex").cast(pl.Categorical))
-    for other in (frame, categorical, frame.to_arrow(), frame.to_pandas(), categorical.to_pandas()):
+    for other in (
+        frame,
+        categorical,
+        frame.to_arrow(),
+        frame.to_pandas(),
+        categorical.to_pandas(),
+        frame.to_pandas().convert_dtypes(),
+    ):
         assert same(read_long_table(other, SCHEMA), (PROBLEM, Y))
 
 

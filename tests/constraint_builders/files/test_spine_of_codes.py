@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from constraint_builders.files.spine_of_codes import spine_of_codes
 from tests.helpers.effort import examples
+from tests.helpers.refused import refuses
 
 LEVELS = {"US": 0, "State": 3, "County": 6, "Tract": 8, "Block": 12}
 
@@ -68,6 +69,17 @@ def test_leading_zeros_that_one_level_lost_are_named(found: list[str], level: st
     assert level in str(error.value) or below in str(error.value)
     count = re.search(r"([\d,]+) of [\d,]+ codes|as ([\d,]+) in all", str(error.value))
     assert int(count[1] or count[2]) >= 1
+
+
+@examples(60)
+@given(codes)
+def test_places_below_none_of_one_top_are_named(found: list[str]) -> None:
+    given_codes = by_level(found, "State")
+    own, counties = given_codes["State"][0], given_codes["County"]
+    given_codes["State"] = given_codes["State"][:1]
+    if strays := [code for code in counties if not code.startswith(own)]:
+        said = f"^{len(strays)} of {counties.len()} codes at County, '{strays[0]}' first, begin with none of State"
+        refuses(said, spine_of_codes, given_codes, list(LEVELS))
 
 
 @examples(60)
