@@ -130,15 +130,10 @@ class ResultFile:
         return frame, dict.fromkeys(columns, BY_ERROR)
 
     def cells(self) -> pl.LazyFrame:
-        """Standard errors by cell, as `precision_rows` takes them."""
-        precision = np.zeros(len(self.keys))
-        with np.errstate(divide="ignore"):
-            for _, variance in self._measured.values():
-                precision += np.nan_to_num(1 / variance, posinf=np.inf)
-            known = np.where(precision > 0, np.sqrt(1 / precision), np.nan)
+        """Standard errors by cell, as `precision_rows` takes them, of a file that does not say what was measured."""
         return self.keys.lazy().with_columns(
             pl.Series(STD_ERROR, self.numbers[ERROR], nan_to_null=True),
-            pl.Series("measured std error", known, nan_to_null=True),
+            pl.lit(None, pl.Float64).alias("measured std error"),
         )
 
     def difference(self, other: pl.DataFrame) -> Difference:
