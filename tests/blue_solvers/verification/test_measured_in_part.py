@@ -21,6 +21,7 @@ from blue_solvers.verification.free_cells import FreeCells
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from tests.helpers.effort import examples, lengths
+from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.exact import Reference, solve
 from tests.helpers.oracles.invent import Kind, taken
@@ -96,6 +97,22 @@ def test_bounds_are_never_below_the_error(kind: Kind, seed: int) -> None:
                 proof = certify(case.problem, case.y, x)
                 if proof.bound is not None:
                     assert proof.bound * (1 + 1e-6) + 1e-11 >= case.error(x)
+
+
+@every("kind", ["areas", "weights", "noise that is shared"])
+def test_bounds_say_little_more_than_the_error(kind: str) -> None:
+    """Sums take what an answer leaves in cells that were not measured."""
+    ratios = []
+    for seed in range(0, 300, 20):
+        case = next(problems(KINDS[kind], seed))
+        M, free = case.description.marginal_matrix(), ~case.description.empty_cells()
+        x = case.right + M @ (1e-2 * np.random.default_rng(seed).standard_normal(M.shape[1]) * free)
+        for silent in (0.0, np.where(case.problem.unmeasured, np.nan, 0.0)):
+            if np.isfinite((x + silent)[~case.problem.unmeasured]).all():
+                bound, error = certify(case.problem, case.y, x + silent).bound, case.error(x + silent)
+                ratios += [bound / error] if bound is not None and error > 1e-6 else []
+    assert len(ratios) > 5
+    assert np.median(ratios) < 2.5
 
 
 @lengths("count", 12, 500)
