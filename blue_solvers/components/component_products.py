@@ -239,10 +239,6 @@ class Ragged:
 
     def toarray(self) -> Float:
         """All of it, (entries, r, q)."""
-        if len(self) and self.lot_of[0] >= 0 and (self.lot_of == self.lot_of[0]).all():
-            own = self.lots[self.lot_of[0]][0]
-            if own.shape[1:] == self.size:
-                return own[self.place]
         whole = np.zeros((len(self), *self.size))
         for number, (own, rows, columns) in enumerate(self.lots):
             entries = np.flatnonzero(self.lot_of == number)
@@ -273,9 +269,9 @@ class Coordinates:
         """For every piece where its coordinates lie, and how many each of its copies has."""
         widths = [basis.shape[1] for basis, _ in self.bases.values()]
         stops = np.cumsum([0, *widths]).tolist()
-        sizes = (size for _, size in self.bases.values())
         return {
-            number: (slice(*own), size) for number, own, size in zip(self.bases, pairwise(stops), sizes, strict=True)
+            number: (slice(*own), size)
+            for (number, (_, size)), own in zip(self.bases.items(), pairwise(stops), strict=True)
         }
 
     @cached_property

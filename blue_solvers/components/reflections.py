@@ -18,7 +18,7 @@ import numpy as np
 
 from blue_solvers.components.grouping import Grouping
 from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled
+from constraint_builders.compiled import compiled, in_any_order
 
 
 class Basis:
@@ -94,7 +94,7 @@ def _reflect_in_numpy(others: Float, last: Float, size: int) -> None:
     last[...] = coordinate
 
 
-@compiled(reference=reflect_axes_in_numpy)
+@compiled(reference=reflect_axes_in_numpy, inline=False)
 def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
     """See `reflect_axes_in_numpy`: arrays are (G, cells), axes (axes, 5)."""
     flat, cells, strip = arrays.ravel(), arrays.shape[1], np.empty(axes[:, 2].max())
@@ -117,20 +117,20 @@ def reflect_axes(arrays: Float, axes: Integers, sizes: Integers) -> None:
 
 def _reflect_cells(flat: Float, start: int, last: int, size: int, scale: float, rest: float) -> None:
     """The same of one group of a flat array, (cells,), whose cells lie side by side."""
-    one, two, three, four = flat[np.uint64(last)], 0.0, 0.0, 0.0
-    quarter = (size - 1) // 4
-    for i in range(start, start + 4 * quarter, 4):
-        one += flat[np.uint64(i)]
-        two += flat[np.uint64(i + 1)]
-        three += flat[np.uint64(i + 2)]
-        four += flat[np.uint64(i + 3)]
-    for i in range(start + 4 * quarter, start + size - 1):
-        one += flat[np.uint64(i)]
-    coordinate = ((one + two) + (three + four)) * scale
+    coordinate = (flat[np.uint64(last)] + _sum_of_cells(flat, start, start + size - 1)) * scale
     moved = (flat[np.uint64(last)] - coordinate) * rest
     for i in range(start, start + size - 1):
         flat[np.uint64(i)] += moved
     flat[np.uint64(last)] = coordinate
+
+
+@in_any_order
+def _sum_of_cells(flat: Float, start: int, stop: int) -> float:
+    """The sum of cells of a flat array, (cells,), side by side."""
+    total = 0.0
+    for i in range(start, stop):
+        total += flat[np.uint64(i)]
+    return total
 
 
 def _reflect_runs(

@@ -84,7 +84,7 @@ class TableSums:
         cells = cells.reshape(len(cells), -1, cells.shape[-1])
         room = self._room(cells)
         room.go_down(self._sums, self._plan.lists, cells)
-        tables = [cells if own == self._whole else self._part(room, own) for own in self._own]
+        tables = [cells if own == self._whole else room.part(*self._place[own]) for own in self._own]
         return [own.reshape(len(own), *shape, -1) for own, shape in zip(tables, self._shapes, strict=True)]
 
     def spread(self, tables: Sequence[Float]) -> Float:
@@ -92,17 +92,14 @@ class TableSums:
         room = self._room(tables[0])
         room.cells[...] = 0
         for own, table in zip(self._own, tables, strict=True):
-            part = self._part(room, own)
+            part = room.part(*self._place[own])
             part += table.reshape(part.shape)
         room.go_up(self._shares, self._plan.lists)
-        return self._part(room, self._whole).reshape(len(tables[0]), *self._finest, -1)
+        return room.part(*self._place[self._whole]).reshape(len(tables[0]), *self._finest, -1)
 
     def _room(self, table: Float) -> Tables:
         """Memory for all tables beside one that is (G, ..., K)."""
         return Tables(self._plan.cells + self._plan.most_room, len(table), table.shape[-1])
-
-    def _part(self, room: Tables, axes: Axes) -> Float:
-        return room.part(*self._place[axes])
 
 
 @lru_cache(maxsize=4)

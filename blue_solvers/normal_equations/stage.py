@@ -32,7 +32,8 @@ GAIN = 0.5  # of what is left, that an extended sweep may leave: a factor that l
 SETTLED = 4.0  # roundings of a row's terms, and of the largest value, that it may be off by
 CONTRADICTIONS = (1.0, 4.0, 16.0)  # the same by which values that are known exactly contradict one another
 AT_ONCE = 1e-8  # of what rows are off by: as far as one solution goes, the next begins there
-LESS_AT_ONCE = 1e3  # times that, where contradictions between values that are known exactly are more
+LESS_AT_ONCE = 1e3  # times that, where contradictions between values that are known exactly are more, or rounding
+MOST_AT_ONCE = 1e-5  # of what rows are off by, from which on iterations are not asked for less
 ITERATIONS = 1_000  # towards any solution, with equal weights
 Long = NDArray[np.longdouble]
 
@@ -122,12 +123,13 @@ class Stage:
         first = sizes = self._sizes(R)
         floor = terms(X)
         goal = np.maximum(self.solver.goal * first, EPSILON * floor)
-        least = (first > goal).any() if self.solver.rtol else DIRECT_SWEEPS
+        least, shares = 0 if self.solver.rtol else DIRECT_SWEEPS, np.full(first.shape, self.solver.rtol)
         for sweep in range(SWEEPS):
             if sweep >= least and (sizes <= goal).all():
                 break
+            target = np.maximum(goal, shares * sizes)
             try:
-                corrected = correct(X, R, np.maximum(goal, self.solver.rtol * sizes))
+                corrected = correct(X, R, target)
             except ConvergenceError:
                 if not sweep and (sizes > ROUNDING * EPSILON * floor).any():  # otherwise no solution is nearer
                     raise
@@ -135,9 +137,13 @@ class Stage:
             left = residual(corrected)
             left_sizes = self._sizes(left)
             better = (left_sizes < sizes) | (sweep < least)
-            if not better.any():
+            again = (shares > 0) & (shares < MOST_AT_ONCE) & (sizes > ROUNDING * EPSILON * floor)
+            better &= ~again | (left_sizes <= LESS_AT_ONCE * target)
+            again &= ~better  # asked for less: rounding grew in iterations towards what it does not permit
+            shares[again] *= LESS_AT_ONCE
+            if not (better | again).any():
                 break
-            if not better.all():  # columns at rounding already
+            if not better.all():  # columns at rounding already, or asked again
                 corrected, left, left_sizes = (
                     np.where(better, *both) for both in ((corrected, X), (left, R), (left_sizes, sizes))
                 )

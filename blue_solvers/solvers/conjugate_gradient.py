@@ -194,8 +194,7 @@ def _info(name: str, problem: Problem, reason: str) -> Info:
 
 class _KrylovNormalSolver(NormalSolver):
     def __init__(self, equations: Equations, options: ConjugateGradient) -> None:
-        self._equations = equations
-        self._options = options
+        self._equations, self._options = equations, options
         inverse = 1 / equations.deviations[:, None] ** 2 if options.preconditioner else 1.0
         is_scaled = options.preconditioner != "multigrid"
         self._precondition: Product = partial(np.multiply, inverse) if is_scaled else _multigrid_cycle(equations)
@@ -250,11 +249,4 @@ def _multigrid_cycle(equations: Equations) -> Product:
         cycle = hierarchy.aspreconditioner(cycle="V")
     finally:
         np.random.set_state(state)  # noqa: NPY002
-
-    def apply(R: Float) -> Float:
-        result = np.empty_like(R)
-        for column, scaled in enumerate((R / deviations).T):
-            result[:, column] = cycle.matvec(scaled)
-        return result / deviations
-
-    return apply
+    return lambda R: np.stack([cycle.matvec(column) for column in (R / deviations).T], axis=1) / deviations

@@ -104,8 +104,7 @@ class LinearMeasurement:
     @classmethod
     def of_message(cls, message: Message) -> LinearMeasurement:
         """What a message says of u, v being its estimate."""
-        identity = np.eye(message.root.shape[-1])
-        return cls(identity, message.information_root, message.finite, message.exact)
+        return cls(np.eye(message.root.shape[-1]), message.information_root, message.finite, message.exact)
 
 
 def combine(sources: Sequence[LinearMeasurement]) -> tuple[Message, list[Float]]:

@@ -7,7 +7,6 @@ and each pair, so millions of leaves cost no more than the geounits above them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -113,7 +112,8 @@ class TreePlan:
         self.parents = np.flatnonzero(spine.child_counts > 0)
         self.parent_number = np.full(spine.size, -1, dtype=np.intp)
         self.parent_number[self.parents] = np.arange(self.parents.size)
-        self.components = list(self._components())
+        contrasts = product(*([False, True] if own.has_contrasts else [False] for own in groupings))
+        self.components = [Component(groupings, own) for own in contrasts]
         self._classify(alike)
         self._pair()
 
@@ -205,10 +205,6 @@ class TreePlan:
         counts = stops - firsts
         starts = np.cumsum(counts) - counts
         return np.repeat(firsts - starts, counts) + np.arange(counts.sum()), np.repeat(np.arange(numbers.size), counts)
-
-    def _components(self) -> Iterator[Component]:
-        for contrasts in product(*([False, True] if g.has_contrasts else [False] for g in self.groupings)):
-            yield Component(self.groupings, contrasts)
 
     def map_of(self, table: Table) -> TableMap:
         """What a table sees of the variables in use."""
