@@ -56,6 +56,7 @@ from constraint_builders.arrays import Flags, Float
 
 SWEEPS = 6  # two or three are taken
 RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of P' would be all that is iterated on
+SHOWN = 1e-4  # of a residual, which a correction may leave whose size is an error
 HELPED = 0.5  # of a residual: a correction that leaves more met rounding
 EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be further off is not called exact
 LEAST_ERROR = 1e-3  # of the least deviation: a functional of unit length that is not known is never known better
@@ -95,7 +96,8 @@ class NearestStructuredEstimate(Prepared):
         self.info = info
         self._observed, self._desired, self._everywhere, variances, self._cells = structure_of(problem)
         moved = (variances > 0) & np.isfinite(variances)
-        self._certain = problem.noise.has_entries and not (moved & problem.unmeasured).any()
+        self._is_partial = bool((moved & problem.unmeasured).any())
+        self._certain = problem.noise.has_entries and not self._is_partial
         self._deviations = np.sqrt(np.where(moved, variances, 0.0))[:, None]
         self._S = self._deviations[self._cells] ** 2
         self._inverse_S = np.divide(1.0, self._S, out=np.zeros_like(self._S), where=self._S > 0)
@@ -117,6 +119,8 @@ class NearestStructuredEstimate(Prepared):
         self._spread_noise: Product
         ratios = problem.variances[used] / squares[used]
         self._greatest, self._least = float(ratios.max(initial=1.0)), float(ratios.min(initial=1.0))
+        # Size of a residual, over its length in the structured noise, that rounding alone may make:
+        self._floor = ROUNDING * EPSILON * float(np.sqrt(self._greatest))
         if problem.is_correlated:
             self._weigh, self._spread_noise = _inverse_of_noise(problem), self._noise_of_kept
             return
@@ -211,11 +215,6 @@ class NearestStructuredEstimate(Prepared):
         """P' B' Sigma^-1 B X, (kept, K)."""
         return self._transposed(self._everywhere.tabulate_transpose(self._weigh(self._everywhere.tabulate(X))))
 
-    @property
-    def _floor(self) -> float:
-        """Size of a residual, over its length in the structured noise, that rounding alone may make."""
-        return ROUNDING * EPSILON * float(np.sqrt(self._greatest))
-
     def _rounding(self, W: Float) -> Float:
         """Sizes, (K,), of the residuals that roundings of W (n, K) may make, W being Sigma^-1 times something."""
         return self._floor * _lengths(self._deviations * W)
@@ -238,12 +237,10 @@ class NearestStructuredEstimate(Prepared):
         What is left is at most twice `target`, or what Sigma^-1 makes of the rounding of X: where that is more, as
         little as corrections that help leave.
         """
-        X = np.zeros_like(pull)
-        R = self._transposed(pull)
+        X, R, steps = np.zeros_like(pull), self._transposed(pull), 0
         badly = ROUNDING * self._sizes(R - pull)  # how well P is known: badly beside exact cells
         aim = allowed = np.maximum(target, badly)
         sizes = self._sizes(R)
-        steps = 0
         with one_blas_thread():
             for _ in range(SWEEPS):
                 if (sizes <= aim).all():
@@ -266,9 +263,33 @@ class NearestStructuredEstimate(Prepared):
                 allowed = np.maximum(aim, self._magnification * scaled.max(axis=0, initial=0.0))
                 if not helped:
                     break
-        if not (sizes <= 2 * allowed).all():
-            raise ConvergenceError(self._advice(steps))
+            if not (sizes <= 2 * allowed).all():
+                raise ConvergenceError(self._advice(steps))
+            if self._is_partial and steps:
+                X, errors, more = self._corrected(X, pull, aim)
+                sizes, steps = np.maximum(sizes, errors), steps + more
         return X, sizes, steps
+
+    def _corrected(self, X: Float, pull: Float, aim: Float) -> tuple[Float, Float, int]:
+        """X of `_solve`, (kept, K), with corrections as long as they help; its errors, (K,), in units of the noise.
+
+        An error is as large as what corrects it. Where cells were not measured a residual shows less: by how little
+        others tell of them. Then the iterations of all corrections.
+        """
+        best, least, steps = X, np.full(X.shape[1], np.inf), 0
+        for _ in range(SWEEPS):
+            left = self._transposed(pull - self._information(X))
+            goal = SHOWN * self._sizes(left)
+            Z, taken, _ = conjugate_gradients(
+                self._information, left, self._precondition, lambda R, _: self._sizes(R), goal, self._max_iterations
+            )
+            errors, steps = np.sqrt(np.maximum(_products(left, Z), 0.0)), steps + taken
+            helped = ((errors < HELPED * least) & (errors > aim)).any()
+            best, least = np.where(errors < least, X, best), np.minimum(errors, least)
+            if not helped:
+                break
+            X = self._observed.apply(X + Z)
+        return best, least, steps
 
     def _advice(self, steps: int) -> str:
         spread = "the noise being correlated"

@@ -134,10 +134,8 @@ def why_no_structure(problem: Problem) -> str | None:
 
 def tables_left_out(problem: Problem) -> tuple:
     """Names of observed tables that the nearest structured problem does without, their recodes coupling too much."""
-    kept = _kept(problem)
-    return (
-        () if isinstance(kept, str) else tuple(name for i, name in enumerate(problem.observed.names) if i not in kept)
-    )
+    kept, names = _kept(problem), enumerate(problem.observed.names)
+    return () if isinstance(kept, str) else tuple(name for i, name in names if i not in kept)
 
 
 def _kept(problem: Problem) -> list[int] | str:

@@ -227,3 +227,19 @@ def test_threads_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     for x, pulled in found[1:]:
         np.testing.assert_array_equal(x, found[0][0])
         np.testing.assert_array_equal(pulled, found[0][1])
+
+
+@every(("known", "others"), [(1e-6, 1e7), (1e-8, 1e7), (1e-5, 1e5)])
+def test_cells_not_measured_beside_well_known_ones_are_found_or_not_called_exact(known: float, others: float) -> None:
+    """What is left is small in units of the known ones, and was 3e-5 standard errors of what the others tell."""
+    detailed = np.full((3, 2), known)
+    detailed[[0, 2], [1, 0]] = np.inf
+    tables = {"total": others, "a": 2 * others, "b": 0.7 * others, "detailed": detailed}
+    problem = Problem(Schema({"a": 3, "b": 2}), tables)
+    measured = ~problem.unmeasured
+    y = np.where(measured, 700 + np.random.default_rng(1).standard_normal(measured.size), 0.0)
+    found, info = blue(problem, SOLVER).apply(y)
+    exact = blue(problem, "dense")
+    off = (abs(found - exact @ y) / np.sqrt(exact.variances())).max()
+    assert off < 1e-8 or not info.exact
+    assert off < 1e-8 or known < 1e-6
