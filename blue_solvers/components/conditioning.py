@@ -32,7 +32,7 @@ from constraint_builders.memory import require_memory
 INDEPENDENT = 1e-10  # of a combination's own length, where all noise counts alike: what is left of one that is implied
 ROUNDED, NEARLY = 1e-13, 1e-8  # likewise: between these rounding would decide
 CANCELLED = 1e-4  # of a variance: where less is left than that, it is worked out afresh
-VANISHED = 1e-14  # of the weights that measurements had before: what is left of less is rounding
+VANISHED = 1e-14  # of the weights that measurements had before, and of what changes them: less is rounding
 CONTRADICTION_TOLERANCE = 1e-8  # relative: right-hand sides may be rounded sums
 COPIES = 5  # of all columns over the observed layout
 
@@ -79,7 +79,8 @@ class ConditionedEstimate:
         pulls = _of_columns(self._observed.adjoint, F.T.toarray(), problem.observed.size)
         pulls[base.unmeasured] = 0
         # made orthonormal first: one that is known well is then not what two that are known badly leave
-        Q, L = orthonormal(self._deviations * pulls)
+        Q, L = orthonormal(own := self._deviations * pulls)
+        self._terms = abs(L) @ np.linalg.norm(own, axis=0)  # sizes of what each is a difference of
         self._changes = self._deviations * Q
         self._left = _of_columns(self._desired.apply, self._changes, problem.desired.size)
         self._missing, self._constants = pulls @ L.T - F.T @ (told * L).T, (L @ constants)[:, None]
@@ -106,8 +107,9 @@ class ConditionedEstimate:
     def _weights_that_move(self, V: Float) -> Float:
         """P' V, (n, K), 0 for functionals to which equalities leave nothing but rounding."""
         weights, largest = self.adjoint(V), abs(self._desired.adjoint(V)).max(axis=0)
+        terms = largest * np.linalg.norm(self._deviations) + self._terms @ abs(self._left.T @ V)
         left = np.linalg.norm(self._deviations * weights, axis=0)
-        return np.where(left > VANISHED * largest * np.linalg.norm(self._deviations), weights, 0.0)
+        return np.where(left > VANISHED * terms, weights, 0.0)
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and the largest difference of a geounit from its children's sum, or from an equality."""
@@ -135,9 +137,7 @@ def conditioned(problem: Problem, known: Index = NO_CELLS, form_of: FormOf = for
     form_of : callable, optional
         The exact estimate of the problem without its equalities, by default in closed form or in two passes.
     """
-    if not problem.has_equalities and not known.size:
-        return form_of(problem)
-    return ConditionedEstimate(problem, known, form_of)
+    return ConditionedEstimate(problem, known, form_of) if problem.has_equalities or known.size else form_of(problem)
 
 
 def _of_columns(linear: Callable[[Float], Float], X: Float, size: int) -> Float:

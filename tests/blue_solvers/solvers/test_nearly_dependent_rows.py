@@ -75,6 +75,17 @@ def test_a_right_hand_side_for_a_row_that_says_nothing_is_refused() -> None:
     refuses("contradict", blue, Problem.from_matrix(A, sparse.eye_array(3, format="csr"), [0.0, 5.0]), "cholesky")
 
 
+@every("power", [18, 20, 22])
+@every("solver", ["two_pass", "areas", "auto"])
+def test_equalities_that_nearly_follow_determine_cells_without_a_trace_of_noise(power: int, solver: str) -> None:
+    """Of what they are differences of they magnify rounding, which passed for standard errors of 1e-9."""
+    rows = np.array([[0, 1.0, -1, 0, 0], [0, 1, -1, 2.0**-power, 0], [0, 3, 0, 1, -2]])
+    problem = Problem(Schema({"a": 4}), {"total": 3.0, "a": 21.0}, equalities=(rows, np.zeros(3)))
+    variances = blue(problem, solver).variances()
+    assert variances[3] == 0
+    np.testing.assert_allclose(variances[[0, 1, 2, 4]], [343 / 120, 7 / 30, 7 / 30, 21 / 40])
+
+
 @every("share", [1e-9, 1e-11, 1e-12])
 def test_exact_sums_that_nearly_follow_from_others_are_refused_by_dense_algebra_too(share: float) -> None:
     problem, _ = _two_sums_nearly_alike(share)
