@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from blue_solvers.contract import ConvergenceError, Info, UnsupportedProblemError
 from blue_solvers.normal_equations.krylov import conjugate_gradients
@@ -288,10 +287,14 @@ def _settled(
     equations: Equations, solver: NormalSolver, X: Float, b: Float, allowed: Float, target: Float
 ) -> tuple[Float, int]:
     """The solutions of A x = A g nearest to X, (n, K), where g is any solution of A x = b, as near as there is."""
-    A = sparse.csr_array(equations.A @ sparse.diags_array(equations.moving.astype(float)))
-    A_transposed, squares = A.T.tocsr(), np.asarray(A.power(2).sum(axis=1))[:, None]
+    A, moving = equations.A, equations.moving[:, None].astype(float)
+    squares = A.power(2) @ moving
     inverse_squares = np.divide(1.0, squares, out=np.zeros_like(squares), where=squares > 0)
     off, steps = _off(equations, X, b), 0
+
+    def pulled(Z: Float) -> Float:
+        """What rows, (m, K), make of the cells that move, (n, K)."""
+        return moving * (equations.A_transposed @ Z)
 
     def sizes(R: Float, columns: NDArray[np.intp]) -> Float:
         """By how much what is left, (m, k), exceeds what is allowed in some columns, (k,)."""
@@ -299,14 +302,14 @@ def _settled(
 
     for multiple in CONTRADICTIONS:
         Z, iterations, converged = conjugate_gradients(
-            lambda Z: A @ (A_transposed @ Z), off, lambda R: inverse_squares * R, sizes, multiple * target, ITERATIONS
+            lambda Z: A @ pulled(Z), off, lambda R: inverse_squares * R, sizes, multiple * target, ITERATIONS
         )
         steps += iterations
         if converged:
             break
     else:
         raise ConvergenceError
-    apart = _off(equations, A_transposed @ Z, np.zeros_like(b))
+    apart = _off(equations, pulled(Z), np.zeros_like(b))
     Z, iterations = solver.iterate(apart, sizes, target)
     return X - equations.moved_by(Z), steps + iterations
 
