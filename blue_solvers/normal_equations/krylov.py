@@ -41,8 +41,7 @@ def conjugate_gradients(
     converged : bool
         Whether every column reached its target; not if one grew beyond all numbers.
     """
-    Z = np.zeros_like(R)
-    active = np.arange(R.shape[1])
+    Z, active = np.zeros_like(R), np.arange(R.shape[1])
     start = sizes(R, active)
     active = active[start > target]
     r = R[:, active]

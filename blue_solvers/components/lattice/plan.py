@@ -333,8 +333,9 @@ class SweepPlan:
         return [*reduce, (LAND, last, end, *land, -1), *back]
 
     def _sum(self, fine: Axes, coarse: Axes, start: int, end: int) -> list[Row]:
-        rows, _ = self._reductions(start, self._stages(fine, coarse), self.cells)
-        return [*rows[:-1], (*rows[-1][:2], end, *rows[-1][3:])]
+        *first, last = self._stages(fine, coarse)
+        rows, start = self._reductions(start, first, self.cells)
+        return [*rows, (REDUCE, start, end, *last)]
 
     def _reductions(self, start: int, stages: list[Stage], room: int) -> tuple[list[Row], int]:
         rows: list[Row] = []
@@ -357,8 +358,7 @@ class SweepPlan:
                 before = runs.pop()
                 levels, stay = before[0] * levels, before[1] * stay
             runs.append((levels, stay, listed))
-        stages = []
-        lengths = [levels for levels, _, _ in runs]
+        lengths, stages = [levels for levels, _, _ in runs], list[Stage]()
         summed = [i for i, run in enumerate(runs) if run[2] != KEPT]
         for i in sorted(summed, key=lambda i: -runs[i][0] / runs[i][1]) if len(summed) > 1 else summed:
             levels, stay, listed = runs[i]

@@ -206,6 +206,19 @@ def test_sweeps_take_the_bytes_that_they_are_allowed(exact: dict[str, float]) ->
     assert fits / 4 < taken <= fits
 
 
+def test_sums_over_neighbouring_variables_take_no_room_beside_the_tables() -> None:
+    schema = Schema({"a": 30, "b": 40, "c": 20})
+    desired = ["total", "a", "c", "a * b", "b * c", "detailed"]
+    form = LatticeForm(StructuredProblem.of(in_order(Problem(schema, {"total": 1.0, "detailed": 2.0}, desired))))
+    y = np.ones((24_001, 1))
+    form.apply(y)
+    tracemalloc.start()
+    form.apply(y)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < 8 * (24_000 + 1_200 + 800 + 51) + 10_000
+
+
 @examples(100)
 @given(st.data())
 def test_an_intersection_lattice(data: st.DataObject) -> None:
