@@ -183,10 +183,10 @@ class TableAccess:
 
 
 def _one_or_all(entries: Index) -> slice | Index:
-    """A single entry of (G,) where all are the same."""
+    """A single entry of (G,) where all are the same, and a slice of those that follow one another."""
     if entries.size and (entries == entries[0]).all():
         return slice(int(entries[0]), int(entries[0]) + 1)
-    return entries
+    return as_slice(entries)
 
 
 @dataclass(frozen=True)

@@ -159,10 +159,10 @@ class TreePlan:
         if not columns:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
         if sum(component.size**2 for component in self.components) == 1:
-            every = np.arange(rows.size)
-            return every, every
+            return np.arange(rows.size), np.arange(rows.size)
         _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
-        return first, own.ravel()
+        order = np.argsort(first)  # as geounits lie, so that neighbours have coefficients that lie together
+        return first[order], np.argsort(order)[own.ravel()]
 
     def _pair(self) -> None:
         """Number the pairs (parent, class of child)."""

@@ -198,3 +198,12 @@ def test_the_command_says_so_before_it_works(
     monkeypatch.setattr(projection, "FIRST_SECONDS", -1.0)
     assert main(arguments) == 0
     assert "projected  about 0 CPU s and" in capsys.readouterr().err
+
+
+def test_classes_are_numbered_as_geounits_lie() -> None:
+    """So that a run of leaves takes a run of coefficients, whatever their variances."""
+    spine = Spine([-1, *[0] * 40], ["State", *["Block"] * 40])
+    variances = np.random.default_rng(0).uniform(1, 2, 20)[np.r_[:20, 3, :19]]
+    problem = Problem(Schema({"a": 2}), {"State": {"total": 1.0}, "Block": {"a": 1.0, "total": variances}}, spine=spine)
+    class_of = TreePlan(StructuredProblem.of(problem)).levels[1].class_of
+    assert class_of.tolist() == [*range(1, 21), 4, *range(1, 20)]
