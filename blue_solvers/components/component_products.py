@@ -239,6 +239,9 @@ class Ragged:
 
     def toarray(self) -> Float:
         """All of it, (entries, r, q)."""
+        first = int(self.lot_of[0]) if len(self) else -1
+        if first >= 0 and (self.lot_of == first).all() and self.lots[first][0].shape[1:] == self.size:
+            return self.lots[first][0][self.place]
         whole = np.zeros((len(self), *self.size))
         for number, (own, rows, columns) in enumerate(self.lots):
             entries = np.flatnonzero(self.lot_of == number)

@@ -171,8 +171,7 @@ def _pieces(tables: Mapping[str, Axes], kinds: Index) -> list[Piece]:
     base, blocks = _blocks(partitions, cells.size)
     tying = {name: sparse.csr_array(W) for name, W in partitions.items() if name not in base}
     units = [_of_length_one(W) for W in tying.values()]
-    seen: list[Piece] = []
-    pieces: list[Piece] = []
+    seen, pieces = list[Piece](), list[Piece]()
     for found in _alike(base, blocks, kinds[cells]):
         _part(_copied(*found, base, cells.size), units, seen, pieces)
     pieces += [_tied(group, tying) for group in _together(seen, units)]
@@ -198,8 +197,7 @@ def _blocks(partitions: Partitions, size: int) -> tuple[Partitions, list[Index]]
 
 def _alike(base: Partitions, blocks: Sequence[Index], kinds: Index) -> list[tuple[IsotypicComponent, Embeddings]]:
     """Spaces alike in all blocks of sums, of kinds (sums,): what is told of one, and each block's sums and vectors."""
-    by_shape: dict[bytes, list[IsotypicComponent]] = {}
-    found: dict[bytes, tuple[IsotypicComponent, Embeddings]] = {}
+    by_shape, found = dict[bytes, list[IsotypicComponent]](), dict[bytes, tuple[IsotypicComponent, Embeddings]]()
     rows, weights = np.zeros((2, len(base), kinds.size))
     for i, W in enumerate(base.values()):
         rows[i], weights[i] = W.indices, W.data
@@ -277,8 +275,7 @@ def _tied(spaces: Sequence[Piece], tying: Mapping[str, sparse.csr_array]) -> Pie
     """One piece of several spaces, tied by rows, (rows, sums), each of whose copies is a number of its own."""
     basis = sparse.csc_array(sparse.hstack([space.basis for space in spaces]))
     kinds = np.concatenate([np.repeat(space.kinds, space.multiplicity) for space in spaces])
-    rows: dict[str, Float] = {}
-    frames: dict[str, sparse.csc_array] = {}
+    rows, frames = dict[str, Float](), dict[str, sparse.csc_array]()
     for name in dict.fromkeys(name for space in spaces for name in space.rows):
         own = [space.rows.get(name, np.zeros((0, space.size))) for space in spaces]
         rows[name] = block_diag(*(np.kron(W, np.eye(space.multiplicity)) for W, space in zip(own, spaces, strict=True)))
