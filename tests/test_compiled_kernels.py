@@ -241,18 +241,6 @@ def _figures(rng: np.random.Generator) -> tuple[Any, ...]:
     return rows, (x, y), (variance, variance / 2), (high, low), places, error, empty, np.zeros(shape), found
 
 
-def _shared_cells(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Cells and the table that they are summed to, some of each exact or not measured, of which some was moved."""
-    rows, size, start = (int(own) for own in rng.integers(1, 6, 3))
-    into = np.append(rng.permutation(size), rng.integers(0, size, int(rng.integers(0, 20))))
-    own = rng.choice([0.0, 1.0, 2.5, np.inf], (rows, size))
-    variance = rng.choice([0.0, 1.0, 3.0], (rows, start + into.size + 2))
-    variance[rng.random(variance.shape) < rng.choice([0.0, 0.1])] = np.inf
-    known = rng.normal(size=(rows, size)) if rng.random() < 0.5 else np.zeros((0, 0))
-    said = rng.normal(size=(2, *variance.shape)) * np.array([1.0, 1e-17])[:, None, None]
-    return into, start, own, known, variance, said, np.zeros((rows, size))
-
-
 # By kernel: invented arguments, and how far results may differ, relative to the largest.
 def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     """Axes of a few groups, many short ones, and one that is of single levels."""
@@ -276,7 +264,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
     "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
     "blue_solvers.verification.certificate_sums.judge": (_figures, 1e-14),
-    "blue_solvers.verification.moved_back.move_shares": (_shared_cells, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps_from_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),
     "blue_solvers.components.lattice.sweeps.look_at_gaps": (_sums_of_axes, 1e-14),

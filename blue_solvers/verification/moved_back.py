@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from blue_solvers.verification.placed_tables import NOTHING, Leaves, Level, LevelTable, PlacedTables
-from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, finite, plus
-from constraint_builders.arrays import Flags, Float, Index
-from constraint_builders.compiled import compiled
+from blue_solvers.verification.placed_tables import Leaves, Level, LevelTable, PlacedTables
+from blue_solvers.verification.reaches import NO_MAP, Cells, Reach, finite, plus, summed
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import refines
 
@@ -30,10 +29,18 @@ def put_back(
     known : ndarray, (rows, cells), optional
         What was moved there before.
     """
-    share, start = np.zeros((len(variance), placed.table.size)), level.columns[placed.cover].start
-    own, variance = contiguous(np.broadcast_to(own, share.shape)), contiguous(variance)
-    known, into = NOTHING if known is None else known, placed.of_cover
-    return share, move_shares(into, start, own, known, variance, said, share)
+    columns, into, size = level.columns[placed.cover], placed.of_cover, placed.table.size
+    noise, own = variance[:, columns], np.broadcast_to(own, (len(variance), size))
+    finite_noise, usable = finite(noise), np.isfinite(own)
+    weight, total = (summed(into, size, of[None])[0] for of in (finite_noise, finite_noise * said[0][:, columns]))
+    usable &= weight > 0
+    if finite_noise is not noise:  # where anything would have to be moved at any cost
+        usable &= summed(into, size, np.isinf(noise).astype(float)[None])[0] == 0
+    if known is not None:
+        total = total - np.where(usable, own, 0.0) * known
+    share = np.divide(total, weight + own, out=np.zeros(own.shape), where=usable)
+    plus(said[:, :, columns], -share[:, into])
+    return share, float((share * total).sum())
 
 
 def cost_to_pass(level: Level, cost: Float, is_measured: bool, free: bool) -> Float:
@@ -68,68 +75,3 @@ def known_in_all(places: PlacedTables) -> list[str]:
     held = {own.table.name: own.table for own in exact if refines(places.schema, places.levels[0].tables[0], own.table)}
     leaves = places.leaves
     return [name for name in sorted(held) if all(under_exact(places, some, 0, held[name]).all() for some in leaves)]
-
-
-def contiguous(cells: Float) -> Float:
-    """Cells one after another, of any shape: themselves where they lie so and may be written to."""
-    return np.require(cells, requirements=("C", "W"))
-
-
-def move_shares_in_numpy(
-    into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float
-) -> float:
-    """Move cells' means to the cells of a table; gives how much smaller that makes squares in variances.
-
-    Parameters
-    ----------
-    into : ndarray of int, (k,)
-        For each of k cells of a row, the first of which is at `start`, that of the table.
-    start : int
-    own, known : ndarray (rows, cells), the latter (0, 0) of nothing
-        Variances of the table, and what was moved there before.
-    variance, said : ndarray (rows, columns), (2, rows, columns)
-        Of the cells; the latter is changed, but with cells of infinite variances, which nothing may be moved off.
-    share : ndarray (rows, cells)
-        Where to put what is moved.
-    """
-    rows, columns = np.arange(len(variance))[:, None], slice(start, start + into.size)
-    usable, noise = np.isfinite(own), variance[:, columns]
-    weight, total = np.zeros(share.shape), np.zeros(share.shape)
-    np.add.at(weight, (rows, into), noise)
-    np.add.at(total, (rows, into), finite(noise) * said[0][:, columns])
-    usable &= weight > 0
-    if known.size:
-        total -= np.where(usable, own, 0.0) * known
-    np.divide(total, weight + own, out=share, where=usable)
-    gained = float((share * np.where(usable, total, 0.0)).sum())
-    plus(said[:, :, columns], -share[:, into])
-    return gained
-
-
-@compiled(reference=move_shares_in_numpy)
-def move_shares(into: Index, start: int, own: Float, known: Float, variance: Float, said: Cells, share: Float) -> float:
-    """See `move_shares_in_numpy`: own and share are (rows, cells), variance and said (rows, columns)."""
-    rows, count = share.shape
-    weight, end, gained = np.zeros(count), start + into.size, 0.0
-    for i in range(rows):
-        noise, high, low, found = variance[i, start:end], said[0, i, start:end], said[1, i, start:end], share[i]
-        weight[:] = 0.0
-        for j in range(into.size):
-            weight[into[j]] += noise[j]
-            if noise[j] < np.inf:
-                found[into[j]] += noise[j] * high[j]
-        for k in range(count):
-            if not (weight[k] > 0 and own[i, k] < np.inf):
-                found[k] = 0.0
-                continue
-            if known.size:
-                found[k] -= own[i, k] * known[i, k]
-            total = found[k]
-            found[k] /= weight[k] + own[i, k]
-            gained += found[k] * total
-        for j in range(into.size):
-            total = high[j] - found[into[j]]
-            part = total - high[j]
-            low[j] += (high[j] - (total - part)) - (found[into[j]] + part)
-            high[j] = total
-    return gained

@@ -18,8 +18,8 @@ import numpy as np
 from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells, Taken
-from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, length_of, weighed
-from blue_solvers.verification.moved_back import contiguous, cost_to_pass, put_back, under_exact
+from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, length_of, sizes_of, weighed
+from blue_solvers.verification.moved_back import cost_to_pass, put_back, under_exact
 from blue_solvers.verification.placed_tables import (
     NONE_EMPTY,
     Figures,
@@ -36,7 +36,6 @@ NEAR = 2e-13  # standard errors, times the root of the figures: what may be left
 ENOUGH = NEAR / 2  # when tables of leaves take no more of it
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 MOST_KEPT = 2**21  # cells of leaves of which it is kept what residuals say of them: of more it is worked out anew
-ROUNDS = 4  # of moving back, while that halves what is left
 
 
 class MovedResiduals:
@@ -101,8 +100,8 @@ class MovedResiduals:
             cells, error = sums
             level.held(vector, count)[: len(cells)] = cells
             level.sum_up(vector, count)
-            rounding = len(level.others) * sum_rounding(1, level.width) * float(np.nansum(abs(cells[0])))
-            errors = [error + rounding, 0.0 if are_cells else error]
+            rounding = sum_rounding(1, level.width) * sizes_of(cells[0]) if level.others else 0.0
+            errors = [error + len(level.others) * rounding, 0.0 if are_cells else error]
         known = self.totals if sums is not None else CertificateSums()  # judged once
         for placed in filter(lambda placed: placed.key, level.level_tables):
             own = placed is level.own[placed.cover]
@@ -248,7 +247,6 @@ class MovedResiduals:
         some, shares = self.places.leaves[number], dict[int, Float]()
         level, (said, variance, error) = self.places.levels[some.level], self._residuals(number)
         if careful:
-            variance = contiguous(variance)
             square = np.inf if np.isinf(variance).any() else weighed(said[0], variance)
             for placed in level.noisy:
                 if square <= ENOUGH**2 * said[0].size:
@@ -275,20 +273,17 @@ class MovedResiduals:
         exact = [number for number in levels if not all(own.variance.all() for own in measured[number])]
         square = np.inf if exact and self.figures.pulled is None else self._left(careful=False)
         least, kept = square, self._state()
-        for tried in (*[exact] * bool(exact), *[levels] * ROUNDS):
+        for tried in (*[exact] * bool(exact), levels):
             if self._is_little(square):
                 break
-            before = square
             for numbers in [tried] * bool(tried) if self.places.nest else [[number] for number in tried]:
                 self._take_back(numbers, free=tried is exact)
             if tried:
                 square = self._left(careful=False)
-            if last := tried is not exact and not self._is_little(square):
+            if tried is not exact and not self._is_little(square):
                 square = self._left(careful=True)
             if square < least:
                 least, kept = square, self._state()
-            if last and (square > before / 4 or not tried):
-                break
         if square > least:
             self.totals.left, self.totals.returned, self.totals.rounded, self._slack, self._taken, left = kept
             if self.figures.left is not None and left is not None:

@@ -43,12 +43,10 @@ from blue_solvers.verification.weighed_noise import (
     require_time,
 )
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float, Index, Integers
-from constraint_builders.compiled import CompiledLoop, Loop
+from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map
 
-FEW_LEVELS = 64  # of all axes that are summed over: numpy takes up to 0.4 ms, and importing numba 400
 EXTREMES = (np.maximum, 1), (np.minimum, -1)
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
 
@@ -202,7 +200,7 @@ def _parts(family: Separated, rho: Float) -> float:
         cells[slice(*tables.offsets[groups.number : groups.number + 2])] += moved
         added[groups.number] += np.linalg.norm(moved)
     squares = np.empty(len(tables.up))
-    _loop_for(take_parts, tables.finest_first)(cells, tables.finest_first, squares)
+    take_parts(cells, tables.finest_first, squares)
     means = np.sqrt(squares)
     np.add.at(added, tables.up[:, 0], means * np.sqrt(tables.up[:, 4]))
     np.add.at(added, tables.up[:, 1], means)
@@ -214,11 +212,6 @@ def _parts(family: Separated, rho: Float) -> float:
     return float(np.sqrt(square)) * (1 + rho.size * ROUNDING) + float(np.sqrt(rounding))
 
 
-def _loop_for(kernel: CompiledLoop[Loop], steps: Integers) -> Loop:
-    """The kernel, or for a few steps, (rows, 5), what takes less time than to import what compiles it."""
-    return kernel.reference if steps[:, 3].sum() <= FEW_LEVELS else kernel.fastest()
-
-
 def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Flags) -> tuple[Float, Float, Agreeing]:
     """How far observed tables are from tables that agree, in norm and worst cell, (tables,); and the latter tables.
 
@@ -226,7 +219,7 @@ def _disagreements(family: Separated, cells: Float, certain: Float, claimed: Fla
     known exactly and for what is not claimed.
     """
     tables, gaps = family.tables, np.zeros(cells.size)
-    _loop_for(spread_gaps, tables.coarsest_first)(certain, gaps, tables.coarsest_first)
+    spread_gaps(certain, gaps, tables.coarsest_first)
     values, found = family.norms(certain), family.norms(gaps)
     rounding = np.zeros(found.size)
     for steps in np.split(tables.upwards, np.flatnonzero(np.diff(tables.variables[tables.upwards[:, 0]])) + 1):
