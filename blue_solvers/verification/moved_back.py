@@ -13,8 +13,8 @@ from constraint_builders.relations.marginals import refines
 
 def put_back(
     level: Level, placed: LevelTable, own: Float, said: Cells, variance: Float, known: Float | None = None
-) -> tuple[Float, float]:
-    """Move to a table the share that leaves least: gives it, (rows, cells), and about how much less is left.
+) -> Float:
+    """Move to a table the share that leaves least, and give it, (rows, cells).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def put_back(
         total = total - np.where(usable, own, 0.0) * known
     share = np.divide(total, weight + own, out=np.zeros(own.shape), where=usable)
     plus(said[:, :, columns], -share[:, into])
-    return share, float((share * total).sum())
+    return share
 
 
 def cost_to_pass(level: Level, cost: Float, is_measured: bool, free: bool) -> Float:

@@ -33,7 +33,6 @@ from blue_solvers.verification.weighed_noise import NotCertifiedError, require_t
 from constraint_builders.arrays import Flags, Float, Index
 
 NEAR = 2e-13  # standard errors, times the root of the figures: what may be left before anything is moved back to areas
-ENOUGH = NEAR / 2  # when tables of leaves take no more of it
 MOST_BESIDE = 2  # times what figures disagree by, which is part of the bound anyway
 MOST_KEPT = 2**21  # cells of leaves of which it is kept what residuals say of them: of more it is worked out anew
 
@@ -243,17 +242,12 @@ class MovedResiduals:
         said[:, *self._free.cells[number]] = 0.0
 
     def _shared(self, number: int, careful: bool) -> tuple[Cells, Float, Float | float, dict[int, Float]]:
-        """As `_residuals`, and if `careful` what tables of some leaves take, by `id`, until little is left."""
+        """As `_residuals`, and if `careful` what tables of some leaves take, by `id`."""
         some, shares = self.places.leaves[number], dict[int, Float]()
         level, (said, variance, error) = self.places.levels[some.level], self._residuals(number)
-        if careful:
-            square = np.inf if np.isinf(variance).any() else weighed(said[0], variance)
-            for placed in level.noisy:
-                if square <= ENOUGH**2 * said[0].size:
-                    break
-                if some.told is not None or placed is not level.own[placed.cover]:
-                    shares[id(placed)], gained = put_back(level, placed, placed.variance[some.here], said, variance)
-                    square -= gained
+        for placed in level.noisy if careful else ():
+            if some.told is not None or placed is not level.own[placed.cover]:
+                shares[id(placed)] = put_back(level, placed, placed.variance[some.here], said, variance)
         return said, variance, error, shares
 
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
@@ -318,7 +312,7 @@ class MovedResiduals:
             for placed in self.places.measured[number]:
                 own, known = placed.variance[rows], self._put.get(placed.key)
                 own = np.where(own == 0, 0.0, np.inf) if free else own
-                share, _ = put_back(level, placed, own, mean, cost, known)
+                share = put_back(level, placed, own, mean, cost, known)
                 self._put[placed.key] = share if known is None else known + share
             changed = said[:, rows]
             plus(moved, mean)
@@ -335,18 +329,15 @@ class MovedResiduals:
         """
         levels, nest, found = self.places.levels, self.places.nest, dict[int, tuple[Cells, Float]]()
         totals, squares, lacking = ([np.zeros(said.shape) for said in self._said] for _ in range(3))
-        costs = dict(self.places.costs.get(key := (*numbers, free), {}))
-        is_new = not costs
 
         def hand_up(areas: dict[int, Reach], said: Cells, variance: Float) -> None:
             """Add what cells, (2, rows, cells), say to the places that they are in, weighted by their variances."""
             noise = finite(variance)
             for number in areas if nest else areas.keys() & {*numbers}:
                 add((noise * said[0])[None], areas[number], totals[number])
-                if is_new:
-                    add(noise[None], areas[number].to_power(2), squares[number])
-                    if noise is not variance:
-                        add(np.isinf(variance).astype(float)[None], areas[number].to_power(0), lacking[number])
+                add(noise[None], areas[number].to_power(2), squares[number])
+                if noise is not variance:
+                    add(np.isinf(variance).astype(float)[None], areas[number].to_power(0), lacking[number])
 
         self._handed = hand_on(self.places.levels, self._said)
         for i, some in enumerate(self.places.leaves):
@@ -358,13 +349,9 @@ class MovedResiduals:
                 variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)
             hand_up(some.above if nest else some.reach, said, variance)
         for number in reversed([i for i, rows in enumerate(self.places.inner) if rows.size]):
-            if is_new:
-                cost = np.where(lacking[number][0] > 0, np.inf, squares[number][0])
-                costs[number] = cost, cost_to_pass(levels[number], cost, number in numbers, free)
-            cost, passed = costs[number]
+            cost = np.where(lacking[number][0] > 0, np.inf, squares[number][0])
             mean = np.zeros(totals[number].shape)
             np.divide(totals[number][0], cost, out=mean[0], where=(cost > 0) & (cost < np.inf))
             found[number] = mean, cost
-            hand_up(levels[number].above, found[number][0], passed)
-        self.places.costs[key] = costs
+            hand_up(levels[number].above, found[number][0], cost_to_pass(levels[number], cost, number in numbers, free))
         return {number: found[number] for number in numbers}

@@ -328,8 +328,7 @@ class Leaves:
 class PlacedTables:
     """Levels, the coarsest first, and all leaves; `nest` says whether areas are a tree.
 
-    Proofs keep in `known` what is known exactly, of a problem, in `costs` by level what it costs to leave residuals to
-    those below, and in `kept` what is unmeasured.
+    Proofs keep in `known` what is known exactly, of a problem, and in `kept` what is unmeasured.
     """
 
     schema: Schema
@@ -337,7 +336,6 @@ class PlacedTables:
     leaves: list[Leaves]
     nest: bool
     known: Any = None
-    costs: dict[tuple[int, ...], dict[int, tuple[Float, Float]]] = field(default_factory=dict)
     kept: dict[bool, Any] = field(default_factory=dict)
 
     @cached_property
