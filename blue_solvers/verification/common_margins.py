@@ -45,10 +45,8 @@ class CutVariables:
 
     def __init__(self, schema: Schema, tables: tuple[Table, ...], variables: tuple[int, ...], allowed: Flags) -> None:
         """Of some variables, of which `allowed` levels, (levels, ...), may be other than empty, in schema order."""
-        whole, known = (
-            make_table(schema, tuple(schema.names[axis] for axis in variables)),
-            dict[str, tuple[int, Index, Float]](),
-        )
+        whole = make_table(schema, tuple(schema.names[axis] for axis in variables))
+        known = dict[str, tuple[int, Index, Float]]()
         self.name, self.cuts, self.of_tables = whole.name, list[Index](), list[tuple[int, Index, Float]]()
         for table in tables:
             factors = dict(zip(table.axes, table.factors, strict=True))
@@ -158,11 +156,9 @@ class CommonMargins:
                         f"{axis.name!r} into groups that cross"
                     )
         self._kinds: list[Kinds] = [tuple(axis.of_tables[i][0] for axis in self._axes) for i in range(len(tables))]
-        self._groups, counts = (
-            [[axis.of_tables[i][k] for axis in self._axes] for i in range(len(tables))] for k in (1, 2)
-        )
-        each = (np.broadcast_arrays(np.ones(own.size), *of_axes) for own, of_axes in zip(tables, counts, strict=True))
-        self._counts = [np.prod(own, 0) * (not empty.all()) for own in each]
+        self._groups = [[axis.of_tables[i][1] for axis in self._axes] for i in range(len(tables))]
+        counts = [[np.ones(own.size), *(axis.of_tables[i][2] for axis in self._axes)] for i, own in enumerate(tables)]
+        self._counts = [np.prod(np.broadcast_arrays(*own), 0) * (not empty.all()) for own in counts]
         self.free: Flags = np.concatenate(self._counts) > 0
         self._starts, self._width = [own.start for own in columns], self.free.size
         self._find_margins()

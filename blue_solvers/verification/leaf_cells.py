@@ -109,9 +109,9 @@ class LeafCells:
 
 
 def sizes_of(cells: Float) -> float:
-    """Sizes of numbers, of any shape, together; those that are NaN count for nothing."""
-    found = float(abs(cells).sum())
-    return float(np.nansum(abs(cells))) if np.isnan(found) else found  # which takes twenty times as long
+    """Sizes of numbers, (rows, cells), together, at most; those that are NaN count for nothing."""
+    found = float(np.sqrt(cells.size * np.einsum("ij,ij->", cells, cells)))  # of large tables a copy takes longer
+    return found if np.isfinite(found) else float(np.nansum(abs(cells)))
 
 
 def length_of(cells: Cells) -> float:

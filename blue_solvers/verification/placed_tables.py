@@ -17,7 +17,7 @@ from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import add_up, spread_out
-from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, finite, run_of, side_by_side
+from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, run_of, side_by_side
 from blue_solvers.verification.weighed_noise import EXTENDED
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
@@ -213,9 +213,8 @@ class Level:
 
     @cached_property
     def noisy(self) -> list[LevelTable]:
-        """Those that were measured with noise in some place, whose figures have most rounding beside it first."""
-        found = [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
-        return sorted(found, key=lambda own: own.table.size * float(finite(own.variance).mean()))
+        """Those that were measured with noise in some place."""
+        return [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
 
     def steps(self, rows: int) -> Integers:
         """How the vector of so many places is summed from the tables that hold all others."""
