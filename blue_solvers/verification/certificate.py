@@ -16,12 +16,7 @@ from blue_solvers.verification.exact_combinations import ExactCombinations
 from blue_solvers.verification.matrices import can_be_listed, certify_listed
 from blue_solvers.verification.placed_tables import TableAtLevel
 from blue_solvers.verification.problem_places import Claim, claims, holds_all
-from blue_solvers.verification.weighed_noise import (
-    FinalError,
-    NotCertifiedError,
-    measured_vector,
-    numbers_over,
-)
+from blue_solvers.verification.weighed_noise import FinalError, NotCertifiedError, measured_vector, numbers_over
 from blue_solvers.verification.wide import certify_wide
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Float, Index, as_slice, inverse_order

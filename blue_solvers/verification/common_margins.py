@@ -11,6 +11,7 @@ margins commute, which is asked for of three tables or more; two always are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
@@ -82,13 +83,6 @@ class CutVariables:
         a, b, whole = self.cuts[i], self.cuts[j], self.cuts[self.meets[i, j]]
         together, n, n_a, n_b = (np.bincount(own)[own] for own in (a * (b.max(initial=0) + 1) + b, whole, a, b))
         return bool((together * n == n_a * n_b).all())
-
-
-class TwoTables(NamedTuple):
-    """The common margin of two tables: for every cell of each its cell, any for those that are empty, and its size."""
-
-    into: tuple[Index, Index]
-    size: int
 
 
 class HandedOn(NamedTuple):
@@ -220,13 +214,12 @@ class CommonMargins:
         columns, weights, into, onto, handed = (np.concatenate(own) for own in zip(*found, strict=True))
         return HandedOn(as_slice(columns), weights, into, onto, as_slice(columns[handed]), onto[into[handed]])
 
-    @property
-    def pairs(self) -> dict[tuple[int, int], TwoTables]:
-        """The common margins of every two tables."""
-        both = ((i, j) for i in range(len(self.columns)) for j in range(i))
-        margins = [(own, self._meet(*(self._kinds[i] for i in own))) for own in both]
-        into = [(own, (self._into(own[0], margin), self._into(own[1], margin))) for own, margin in margins]
-        return {own: TwoTables(cells, max(int(of.max(initial=0)) for of in cells) + 1) for own, cells in into}
+    def pairs(self) -> Iterator[tuple[tuple[int, int], tuple[Index, Index], int]]:
+        """Of every two tables their numbers, for their cells those of the common margin, and how many it has."""
+        for i, j in combinations(range(len(self.columns)), 2):
+            margin = self._meet(self._kinds[i], self._kinds[j])
+            into = self._into(i, margin), self._into(j, margin)
+            yield (i, j), into, 1 + max(int(own.max(initial=0)) for own in into)
 
     def _room(self, cells: Float) -> Cells:
         """What is said of tables, (parts, rows, columns), and zeros for margins and what sums lose, (2, rows, all)."""

@@ -20,14 +20,7 @@ from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells, Taken
 from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, length_of, sizes_of, weighed
 from blue_solvers.verification.moved_back import cost_to_pass, put_back, under_exact
-from blue_solvers.verification.placed_tables import (
-    NONE_EMPTY,
-    Figures,
-    Leaves,
-    Level,
-    LevelTable,
-    PlacedTables,
-)
+from blue_solvers.verification.placed_tables import NONE_EMPTY, Figures, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, plus, spread
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
@@ -160,7 +153,10 @@ class MovedResiduals:
         error: Float | float = self._rounding(level) * size
         if self.figures.slack is not None:
             error = error + self.figures.slack[self.places.cuts[number][0]].reshape(said[0].shape)
-        self._drop(some, level, said, variance)
+        for placed in level.exact:  # at no cost
+            own = placed.variance[some.here]
+            if not own.all() and (told is not None or placed is not level.own[placed.cover]):
+                put_back(level, placed, np.where(own == 0, 0.0, np.inf), said, variance)
         return said, variance, error
 
     def _rounding(self, level: Level) -> float:
@@ -181,13 +177,6 @@ class MovedResiduals:
         if self._leaves_cells <= MOST_KEPT and sums is None:
             self._kept[number] = said.copy()
         return said
-
-    def _drop(self, some: Leaves, level: Level, said: Cells, variance: Float) -> None:
-        """Move to tables of the leaves that are known exactly what they take of (2, leaves, cells), at no cost."""
-        for placed in level.exact:
-            own = placed.variance[some.here]
-            if not own.all() and (some.told is not None or placed is not level.own[placed.cover]):
-                put_back(level, placed, np.where(own == 0, 0.0, np.inf), said, variance)
 
     def _left(self, careful: bool) -> float:
         """Squares of all that is left; if `careful` tables of the leaves take their part of it."""
@@ -245,7 +234,7 @@ class MovedResiduals:
         """As `_residuals`, and if `careful` what tables of some leaves take, by `id`."""
         some, shares = self.places.leaves[number], dict[int, Float]()
         level, (said, variance, error) = self.places.levels[some.level], self._residuals(number)
-        for placed in level.noisy if careful else ():
+        for placed in level.level_tables if careful else ():
             if some.told is not None or placed is not level.own[placed.cover]:
                 shares[id(placed)] = put_back(level, placed, placed.variance[some.here], said, variance)
         return said, variance, error, shares

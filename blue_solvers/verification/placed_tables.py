@@ -211,11 +211,6 @@ class Level:
         """Those of its tables that are known exactly in some place."""
         return [placed for placed in self.level_tables if not placed.variance.all()]
 
-    @cached_property
-    def noisy(self) -> list[LevelTable]:
-        """Those that were measured with noise in some place."""
-        return [p for p in self.level_tables if (np.isfinite(p.variance) & (p.variance > 0)).any()]
-
     def steps(self, rows: int) -> Integers:
         """How the vector of so many places is summed from the tables that hold all others."""
         return self._by_row * rows + self._fixed

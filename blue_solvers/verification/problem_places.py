@@ -11,14 +11,7 @@ from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.holding_tables import MOST_FREE, finest_tables, tables_that_hold
-from blue_solvers.verification.placed_tables import (
-    NONE_EMPTY,
-    ChildSummary,
-    Leaves,
-    Level,
-    LevelTable,
-    PlacedTables,
-)
+from blue_solvers.verification.placed_tables import NONE_EMPTY, ChildSummary, Leaves, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import NO_MAP, Reach
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema

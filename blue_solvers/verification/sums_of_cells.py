@@ -135,13 +135,13 @@ def _said_beside(places: PlacedTables, cells: Sought) -> tuple[sparse.csr_array,
         margins, (cut, (_, width)), used = places.leaves[number].margins, places.cuts[number], np.unique(row)
         if margins is None:
             continue
-        for pair, margin in margins.pairs.items():
-            for k, into, sign in zip(pair, margin.into, (1.0, -1.0), strict=True):
+        for pair, both, size in margins.pairs():
+            for k, into, sign in zip(pair, both, (1.0, -1.0), strict=True):
                 free = np.flatnonzero(margins.free[margins.columns[k]])
-                rows = end + np.arange(used.size)[:, None] * margin.size + into[free]
+                rows = end + np.arange(used.size)[:, None] * size + into[free]
                 columns = cut.start + used[:, None] * width + margins.columns[k].start + free
                 found.append((rows.ravel(), columns.ravel(), np.full(rows.size, sign)))
-            end += used.size * margin.size
+            end += used.size * size
     if known is not None:
         rows = known.equal.tocoo()
         found.append((end + rows.coords[0], rows.coords[1], rows.data))

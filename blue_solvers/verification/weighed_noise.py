@@ -195,10 +195,6 @@ class WeighedNoise:
         return cls(sd > 0, sd, sd, None)
 
     @cached_property
-    def _all_noisy(self) -> bool:
-        return bool(self.noisy.all())
-
-    @cached_property
     def _inverse(self) -> Float:
         """1 / sd, (n,), 0 where that is."""
         return reciprocal(self.sd)
@@ -209,7 +205,7 @@ class WeighedNoise:
         `q` is a difference of two doubles, each cell right to half a unit in its last place.
         """
         if self.correlated is None:
-            part = q * self._inverse if self._all_noisy else np.where(self.noisy, q, 0.0) * self._inverse
+            part = q * self._inverse if self.noisy.all() else np.where(self.noisy, q, 0.0) * self._inverse
             size = np.sqrt(np.einsum("i,i->", part, part))  # in one thread
             part *= self._inverse
             return part, 6 * ROUNDING * float(size)  # of some nothing is claimed
