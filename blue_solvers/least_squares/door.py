@@ -69,7 +69,8 @@ def least_squares(
     ValueError
         If a shape does not fit, a value is no usable number, names are repeated, or exact rows contradict one another.
     UnsupportedProblemError
-        If the covariance is singular or an operator without entries, or rounding decides the rank of very many leaves.
+        If the covariance is singular or an operator without entries, or rounding decides the rank of very many leaves,
+        or what rows say that are nearly combinations of exact ones.
     MemoryError
         If the factor would not fit.
 

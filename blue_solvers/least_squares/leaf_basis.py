@@ -33,6 +33,7 @@ SHIFT = 1e-12  # of a unit diagonal, with which an information matrix of any ran
 SMALL_PIVOT = 1e-4  # of that factor: such columns may follow from those before
 NOTHING_MOVES = 1e-9  # of what a free direction moves, beside its largest leaf
 NOTHING_IN_EXTENDED = 32 * float(np.finfo(np.longdouble).eps)  # of what is summed in extended precision
+HARDLY_ANY = 1e-3  # of what rows say, in standard errors: leaving more out as rounding would change answers
 NO_PART = 1e-12  # of what a leaf changes by in any direction: less is rounding
 MOST_TOGETHER = 2_000  # columns that may follow from others, whose rank is found by dense algebra
 ROUNDS = 4
@@ -116,15 +117,20 @@ class LeafBasis:
         Raises
         ------
         UnsupportedProblemError
-            If exact rows contradict one another, or correlated noise cannot be whitened.
+            If exact rows contradict one another, correlated noise cannot be whitened, or rounding decides what is told.
         """
         S = problem.leaves_of(0)
         T = whitening_of(problem)
         R, N, between, unsolved = _of_exact_rows(problem, S)
         solved_rank = S.shape[1] - unsolved.size
-        scaled, N, told = _in_own_units(T, S, N, solved_rank > 0)
+        scaled, N, told, dropped_share = _in_own_units(T, S, N, solved_rank > 0)
         if solved_rank and unsolved.size and (missed := _missed_exactly(problem, S, N, R)).nnz:
-            scaled, N, told = _in_own_units(T, S, sparse.csr_array(N - missed), True)
+            scaled, N, told, dropped_share = _in_own_units(T, S, sparse.csr_array(N - missed), True)
+        if dropped_share > HARDLY_ANY:
+            raise UnsupportedProblemError(
+                "rows with noise are nearly combinations of exact rows: rounding would decide what they say of leaves. "
+                "Give the exact rows a small variance, or leave those out"
+            )
         columns = np.flatnonzero(told)
         kept, moved, factor, least, dropped = _told_columns(scaled if told.all() else scaled[:, columns])
         kept_columns = columns[kept]
@@ -230,14 +236,28 @@ def _of_exact_rows(
 
 def _in_own_units(
     T: sparse.csr_array, S: sparse.csr_array, N: sparse.csr_array, mixed: bool
-) -> tuple[sparse.csr_array, sparse.csr_array, Flags]:
-    """T S N, (N, q), and N, (k, q), in units in which columns of the first have length 1, and which are none, (q,)."""
-    B = whitened(T, without_rounding(S @ N, abs(S) @ abs(N), RELATIVE_ZERO) if mixed else S)
+) -> tuple[sparse.csr_array, sparse.csr_array, Flags, float]:
+    """T S N, (N, q), and N, (k, q), in units in which columns of the first have length 1, and which are some, (q,).
+
+    Besides, how long what is left out of a column as rounding is at most.
+    """
+    rows, dropped = S, 0.0
+    if mixed:
+        every = sparse.csr_array(S @ N)
+        rows = without_rounding(every, abs(S) @ abs(N), RELATIVE_ZERO)
+    B = whitened(T, rows)
     B.eliminate_zeros()
-    lengths = np.sqrt(np.bincount(B.indices, B.data**2, minlength=B.shape[1]))
+    lengths = _lengths(B)
     told = lengths > 0
     scale = np.divide(1.0, lengths, out=np.ones_like(lengths), where=told)
-    return in_units(B, scale), in_units(N, scale), told
+    if mixed:
+        dropped = float((_lengths(whitened(T, sparse.csr_array(every - rows))) * scale)[told].max(initial=0.0))
+    return in_units(B, scale), in_units(N, scale), told, dropped
+
+
+def _lengths(rows: sparse.csr_array) -> Float:
+    """Of the columns of rows, (n, q), (q,)."""
+    return np.sqrt(np.bincount(rows.indices, rows.data**2, minlength=rows.shape[1]))
 
 
 def _missed_exactly(

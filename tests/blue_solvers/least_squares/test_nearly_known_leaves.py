@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from blue_solvers import UnsupportedProblemError
 from blue_solvers.least_squares import least_squares
 
 
@@ -108,3 +109,16 @@ def test_a_leaf_that_exact_rows_determine_is_known_beside_some_that_they_do_not(
     np.testing.assert_array_equal(np.isnan(found.values), [True, False, True])
     np.testing.assert_allclose(found.values[1], (0.18 * -29.44 - 0.27 * 9.24) / (0.18 * 2.08 + 0.27 * 1.5), rtol=1e-14)
     assert found.std_errors[1] == 0
+
+
+def test_rows_that_hardly_differ_from_exact_ones_are_refused_where_rounding_would_decide() -> None:
+    """Of what they say some was left out as rounding: standard errors were off by a factor of up to ten."""
+    near = 3e-11 * np.array([0.7, 0.05, 1.0, -0.4])
+    S = np.array([[1.0, 1.0], [0.3, 0.3], [2.0, 2.0], [0.7, 0.7]]) + np.outer(near, [0, 1])
+    said = "rows with noise are nearly combinations of exact rows: rounding would decide"
+    with pytest.raises(UnsupportedProblemError, match=said):
+        least_squares(S, [5.0, 1.5, 10.0, 3.5], [0.0, 1e-6, 1.0, 1.0])
+    far = S + np.outer(1e4 * near, [0, 1])
+    found = least_squares(far, [5.0, 1.5, 10.0, 3.5], [0.0, 1e-6, 1.0, 1.0])
+    told = (far[1:, 1] - far[1:, 0] * far[0, 1]) / np.sqrt([1e-6, 1.0, 1.0])
+    np.testing.assert_allclose(found.std_errors[1], 1 / np.linalg.norm(told), rtol=1e-5)
