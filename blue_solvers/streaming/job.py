@@ -19,7 +19,7 @@ from blue_solvers.streaming.crossing_part import CrossingForm
 from blue_solvers.streaming.equalities import Correction, SharedEqualities, with_equal_noise
 from blue_solvers.streaming.estimate_files import DONE, EstimateFiles
 from blue_solvers.streaming.manifest import TOP
-from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward
+from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward, side_by_side
 from blue_solvers.streaming.part_files import PartitionError, Partitions
 from blue_solvers.streaming.parts_in_memory import bytes_together, parts_to_split, parts_together
 from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
@@ -125,7 +125,7 @@ class Job:
         self.place.discard()
 
     def _all_outputs(self) -> list[str]:
-        return [*(output for name in self.input.parts for output in self.outputs(name)), TOP]
+        return [*(output for lot in self.lots for output in self.outputs(lot[0])), TOP]
 
     def steps(self) -> Iterator[tuple[str, list[tuple[str, ...]], str]]:
         """What is done one after another: a method, what it is called with, in any order, and which pass it is of."""
@@ -257,7 +257,10 @@ class Job:
         return self.place.kept(CORRECTION, Correction)
 
     def outputs(self, name: str) -> dict[str, list[int] | None]:
-        """What is written for a part: for each step the desired tables, as numbers in the design; None for all."""
+        """What is written for the parts that are estimated together, of which that is the first.
+
+        For each step the desired tables, as numbers in the design; None for all.
+        """
         if name not in self.split:
             return {name: None}
         level = self._level(name)
@@ -266,13 +269,18 @@ class Job:
 
     def write(self, *names: str) -> None:
         """Write the estimates of parts that are estimated together, once the top is solved."""
-        missing = [name for name in names if not self.is_written(name)]
-        if not missing:
+        if all(self._has_proof(name) for name in names) and self._files.are_intact(names[0]):
             return
+        design = self.input.design
         parts = list(self._each(names, lambda name: self._kept.pop(name, None) or self.input.read(name)))
-        for name, part, found in zip(names, parts, self._found(names, parts), strict=True):
-            if name in missing:
-                self._write(name, part, found, part.own(self.input.design))
+        found = list(self._found(names, parts))
+        if len(names) == 1:
+            self._write(names[0], parts[0], found[0], parts[0].own(design))
+            return
+        for name, part, own in zip(names, parts, found, strict=True):
+            self._prove(name, part, own[MEASURED], None, part.own(design))
+        whole, result = side_by_side(parts, [own[MEASURED] for own in found])
+        self.place.keep(f"{DONE}/{names[0]}", self._store(names[0], whole, result, whole.own(design)))
 
     def _found(self, names: Sequence[str], parts: Sequence[Part]) -> Iterable[dict[str, Estimates]]:
         """Estimates of parts that are estimated together."""
@@ -343,12 +351,16 @@ class Job:
             if correction is None:
                 raise DamagedError(f"{self.place.work / CORRECTION} is damaged: run again")
             result, multipliers = correction.applied(result, found[ALIKE]), correction.gain
+        self._prove(output, part, result, multipliers, kept)
+        self.place.keep(f"{DONE}/{output}", self._store(output, part, result, kept))
+
+    def _prove(self, output: str, part: Part, result: Estimates, multipliers: Float | None, kept: Index) -> None:
+        """Keep the share of the proof of a part's own geounits, (k,); of the top what is to be proved."""
         if self._is_proved(output) and output == TOP:
             self.place.keep(CLAIMED, (result.cells, result.variances, multipliers))
         elif self._is_proved(output):
             claim = ResultToProve(result.cells, result.variances, multipliers)
             self.place.keep(f"{PROOFS}/{output}", prove_part(self.input.design, part, claim, {}, kept, is_top=False))
-        self.place.keep(f"{DONE}/{output}", self._store(output, part, result, kept))
 
     def _store(self, output: str, part: Part, result: Estimates, kept: Index) -> dict[str, str]:
         """Write the files of an output, with geounits of a part, (k,); their SHA-256 by path."""
@@ -358,12 +370,14 @@ class Job:
         """Whether a part is proved by itself, as it is written."""
         return self.certify and (output == TOP or output in self.input.parts)
 
+    def _has_proof(self, output: str) -> bool:
+        """Whether an output's share of the proof is there, if there is to be one."""
+        proof = CLAIMED if output == TOP else f"{PROOFS}/{output}"
+        return not self._is_proved(output) or self.place.sealed(proof) is not None
+
     def is_written(self, output: str) -> bool:
         """Whether an output is there and undamaged."""
-        proof = CLAIMED if output == TOP else f"{PROOFS}/{output}"
-        if self._is_proved(output) and self.place.sealed(proof) is None:
-            return False
-        return self._files.are_intact(output)
+        return self._has_proof(output) and self._files.are_intact(output)
 
     def refuse(self, failed: Mapping[str, str]) -> None:
         """Raise `PartitionError` if parts failed."""

@@ -253,3 +253,18 @@ class Estimates:
     variances: dict[int, Float]
     below: dict[int, Downward]
     responses: dict[int, Float]
+
+
+def side_by_side(parts: Sequence[Part], found: Sequence[Estimates]) -> tuple[Part, Estimates]:
+    """The geounits of some parts as of one that nothing is measured in, level by level, and all of their estimates."""
+    level_of, codes = (np.concatenate(own) for own in zip(*((p.level_of, p.geocodes) for p in parts), strict=True))
+    order = np.argsort(level_of, kind="stable")
+    whole = replace(parts[0], level_of=level_of[order], geocodes=tuple(codes[order].tolist()), variances=[], values=[])
+    cells, variances = (
+        {
+            i: np.concatenate([own[i] for own in every if i in own])
+            for i in dict.fromkeys(i for own in every for i in own)
+        }
+        for every in ([own.cells for own in found], [own.variances for own in found])
+    )
+    return whole, Estimates(cells, variances, {}, {})

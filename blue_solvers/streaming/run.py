@@ -33,8 +33,8 @@ def stream(
         Written by `partition` or `partition_source`.
     out : path
         Where estimates go: ``<Geolevel>.parquet/<part>.parquet`` with columns ``table``, ``geocode``, ``estimate`` and
-        ``std_error``, lists of all cells in C order. If an earlier run was killed, it is resumed; otherwise there may
-        be nothing.
+        ``std_error``, lists of all cells in C order; small parts in which areas cross share a file, called by the
+        first of them. If an earlier run was killed, it is resumed; otherwise there may be nothing.
     memory : float, optional
         Bytes that the work may take beside the program itself, with its libraries and the loops that numba loads at
         first; a part that needs more is refused by name, before anything is read, but for a part of a single geounit,

@@ -256,6 +256,20 @@ def test_parts_share_a_problem_on_the_way_up_and_another_down(pairs: Path, monke
     refuses(r"other wishes \(parts estimated together differ", stream, pairs / "in", pairs / "whole", memory=little)
 
 
+def test_parts_that_are_estimated_together_share_their_files(pairs: Path) -> None:
+    """Each called by the first of them; damaged ones are written anew, all of their parts."""
+    for layer in ("Group", "Leaf"):
+        assert {path.name for path in (pairs / "whole" / f"{layer}.parquet").iterdir()} == {
+            "00000.parquet",
+            "00002.parquet",
+        }
+    right = digests(pairs / "whole")
+    for path in ("Leaf.parquet/00000.parquet", "Leaf.parquet/00002.parquet", ".work/proofs/00003"):
+        (pairs / "whole" / path).unlink()
+        stream(pairs / "in", pairs / "whole")
+        assert digests(pairs / "whole") == right
+
+
 @pytest.mark.few(0)
 @pytest.mark.parametrize("kill", first_of([9, *range(1, 20)], 1))
 def test_a_killed_run_does_whole_what_is_estimated_together(kill: int, pairs: Path) -> None:
