@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import linalg, sparse
 
-from constraint_builders.arrays import Flags, Float
+from constraint_builders.arrays import Flags, Float, kinds_of_rows
 from constraint_builders.description.areas import LEAF
 from constraint_builders.description.common_leaves import CommonLeaves, LeavesByGroup, by_layer
 from constraint_builders.description.common_schema import (
@@ -208,23 +209,24 @@ def _joined(
 
 def _refuse_copies(together: Problem, counts: Sequence[int]) -> None:
     """Raise `ValueError` where products, of so many tables, measured one cell by a law that makes figures copies."""
-    law, seen = together.noise.law, dict[tuple[str, bytes, bytes], list[tuple[int, Flags]]]()
+    law, tables, levels = together.noise.law, together.observed_tables, together.observed_levels
     if isinstance(law, str) or law.copies_are_independent:
         return
     noisy, product = ~(together.exact | together.unmeasured), np.repeat(np.arange(len(counts)), counts)
-    for index, (level, table) in enumerate(zip(together.observed_levels, together.observed_tables, strict=True)):
-        areas = together.leaves_of(level).sorted_indices()
-        cells = noisy[together.observed.block(index)].reshape(-1, table.size)
-        for number in np.flatnonzero(cells.any(axis=1)).tolist():
-            own = slice(*areas.indptr[number : number + 2])
-            known = seen.setdefault((table.name, areas.indices[own].tobytes(), areas.data[own].tobytes()), [])
-            for first in (i for i, others in known if product[i] != product[index] and (others & cells[number]).any()):
-                names = " and ".join(repr(together.observed.names[i]) for i in (first, index))
-                raise ValueError(
-                    f"tables {names} have figures of one place, which by {law!r} are copies of one measurement: leave "
-                    "one of them out"
-                )
-            known.append((index, cells[number]))
+    for pair in combinations(range(len(tables)), 2):
+        if product[pair[0]] == product[pair[1]] or tables[pair[0]].name != tables[pair[1]].name:
+            continue
+        areas = [together.leaves_of(levels[i]) for i in pair]
+        kinds = kinds_of_rows(sparse.csr_array(sparse.vstack(areas)))
+        measured = np.zeros((2, kinds.max() + 1, tables[pair[0]].size), dtype=bool)
+        for own, i, numbers in zip(measured, pair, np.split(kinds, [areas[0].shape[0]]), strict=True):
+            np.logical_or.at(own, numbers, noisy[together.observed.block(i)].reshape(numbers.size, -1))
+        if measured.all(axis=0).any():
+            names = " and ".join(repr(together.observed.names[i]) for i in pair)
+            raise ValueError(
+                f"tables {names} have figures of one place, which by {law!r} are copies of one measurement: leave one "
+                "of them out"
+            )
 
 
 def _understood(products: Mapping[str, Problem]) -> Understood:

@@ -43,7 +43,7 @@ from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.threads import Workers
 from constraint_builders import Areas, Problem, Spine
-from constraint_builders.arrays import Float, Index
+from constraint_builders.arrays import Float, Index, kinds_of_rows
 from constraint_builders.description.areas import LEAF, calls_others_leaves
 from constraint_builders.description.common_leaves import by_layer
 from constraint_builders.description.domain import StructuralZeros
@@ -285,12 +285,8 @@ def alike_leaves(problem: Problem) -> tuple[str, Index] | None:
     if not (wanted and any(all(refines(schema, own, other) for other in measured + wanted) for own in measured)):
         return None
     others = [areas.leaves_of(level) for level in levels if level != of_leaves[0]]
-    told = sparse.csc_array(sparse.vstack([*others, sparse.csr_array(noise)]))
-    keys = told.T @ np.random.default_rng(0).standard_normal(told.shape[0])  # the same of leaves that are alike
-    first, kinds = np.unique(keys, return_index=True, return_inverse=True)[1:]
-    if LEAST_ALIKE * first.size > kinds.size or (told != told[:, first[kinds]]).nnz:
-        return None
-    return areas.levels[of_leaves[0]], np.argsort(np.argsort(first))[kinds]
+    kinds = kinds_of_rows(sparse.csc_array(sparse.vstack([*others, sparse.csr_array(noise)])))
+    return None if LEAST_ALIKE * (kinds.max() + 1) > kinds.size else (areas.levels[of_leaves[0]], kinds)
 
 
 def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components:

@@ -278,7 +278,8 @@ class Job:
             self._write(names[0], parts[0], found[0], parts[0].own(design))
             return
         for name, part, own in zip(names, parts, found, strict=True):
-            self._prove(name, part, own[MEASURED], None, part.own(design))
+            if not self._has_proof(name):
+                self._prove(name, part, own[MEASURED], None, part.own(design))
         whole, result = side_by_side(parts, [own[MEASURED] for own in found])
         self.place.keep(f"{DONE}/{names[0]}", self._store(names[0], whole, result, whole.own(design)))
 

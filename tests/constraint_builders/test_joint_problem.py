@@ -342,3 +342,24 @@ def test_rounded_figures_of_different_cells_of_one_table_are_not_copies() -> Non
     for beside in ([0, 0, rounded], [0, np.inf, rounded]):
         assert joint(one, Problem(ages, {"age": beside, "total": 0}, noise=law)).noise.law == law
     refuses("are copies of one measurement", joint, one, Problem(ages, {"age": [0, rounded, rounded]}, noise=law))
+
+
+def test_rounded_figures_of_areas_that_hold_the_same_leaves_are_copies() -> None:
+    """Of whatever layers, and also where a layer has such an area twice, which first is known exactly."""
+    law, schema, leaves = Rounding(10), Schema({"age": 3}), ["x", "y", "z"]
+    rounded = law.variance
+
+    def measured(weights: list, variances: list) -> Problem:
+        layers = Areas(leaves, {"Own": sparse.csr_array(np.array(weights, dtype=float))})
+        return Problem(schema, {"Own": {"age": variances}}, areas=layers, noise=law)
+
+    one = measured([[1, 1, 0], [0, 0, 1]], [rounded, 0.0])
+    for weights, variances in (
+        ([[1, 0, 0], [0, 1, 1]], [rounded, rounded]),
+        ([[2, 2, 0], [1, 1, 1]], [rounded, rounded]),
+        ([[1, 1, 0], [0, 0, 1]], [0.0, rounded]),
+    ):
+        assert joint(one, measured(weights, variances)).noise.law == law
+    twice = measured([[1, 1, 0], [1, 1, 0], [0, 0, 1]], [0.0, rounded, rounded])
+    for other in (twice, measured([[0, 1, 0], [1, 1, 0]], [rounded, rounded])):
+        refuses("are copies of one measurement", joint, one, other)
