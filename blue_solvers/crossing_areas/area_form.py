@@ -65,9 +65,14 @@ class AreaForm:
         For which `areas_refusal` is None.
     groupings : sequence of Grouping, optional
         How the variables are divided, at least as finely as by its own tables, which are the default.
+    added : ndarray, (areas,), optional
+        To how many times its variance by its own tables alone that of an area is added: it needs no more digits than
+        that leaves.
     """
 
-    def __init__(self, problem: Problem, groupings: Sequence[Grouping] | None = None) -> None:
+    def __init__(
+        self, problem: Problem, groupings: Sequence[Grouping] | None = None, added: Float | None = None
+    ) -> None:
         self._problem = problem
         schema, groupings = problem.domain.schema, groupings or groupings_in_use(problem)
         by_axis = {own.axis: own for own in groupings}
@@ -82,7 +87,8 @@ class AreaForm:
             component_estimate(problem, groupings, self._slots, own, made)
             for own in shared_problems(groupings, self._slots, told)
         ]
-        self._variances = cache(ConstrainedEstimate.variances)
+        self._added = np.zeros(problem.domain.areas.size) if added is None else added
+        self._variances = cache(self._variances_once)
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -139,6 +145,19 @@ class AreaForm:
     def _variances_of(self, own: ComponentEstimate) -> Iterable[Float]:
         """Of every component variances over the desired layout of the problem that they share."""
         return [self._variances(own.estimate)] * len(own.components)
+
+    def _variances_once(self, estimate: ConstrainedEstimate) -> Float:
+        """Of the desired layout of a shared problem, (m,)."""
+        problem, added, precisions = estimate.problem, list[Float](), np.zeros(self._added.size)
+        members, observed = problem.domain.areas.members, problem.observed
+        with np.errstate(divide="ignore"):
+            for i, level in enumerate(problem.observed_levels):
+                own = problem.variances[observed.block(i)].reshape(members[level].size, -1)
+                precisions[members[level]] += 1 / own.min(axis=1)
+        for level, size in zip(problem.desired_levels, problem.desired.sizes.tolist(), strict=True):
+            own = self._added[members[level]] / np.maximum(precisions[members[level]], np.finfo(float).tiny)
+            added.append(np.repeat(own, size // own.size))
+        return estimate.variances(np.concatenate(added))
 
 
 class TablesInSlots:
@@ -212,7 +231,9 @@ class AlikeLeaves:
         places = Areas(counts.size, layers | ({layer: np.arange(counts.size)} if layer in layers else {}))
         summed = {table: noise[first] * counts for table, noise in given[layer].items()}
         self._sums = Problem(schema, given | {layer: summed}, wanted, areas=places)
-        self._above = AreaForm(self._sums)
+        added = np.zeros(places.size)
+        added[places.members[places.level_index(layer)]] = counts - 1.0
+        self._above = AreaForm(self._sums, added=added)
         parent = np.concatenate([[-1], np.zeros(counts.size, dtype=np.intp), 1 + kinds])
         spine = Spine(parent, np.repeat(["", self._of_sums, layer], [1, counts.size, kinds.size]).tolist())
         measured = {self._of_sums: dict.fromkeys(wanted[layer], 0.0), layer: given[layer]}

@@ -17,7 +17,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.diagonals import scaled
 
-CANCELLED = 1e-4  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
+CANCELLED = 1e-3  # of a cell's noise: a smaller variance, a difference of nearly equal numbers, would lose digits
 DIGITS = 1e-8  # relative error of a variance that rounding may leave
 NOTHING = 1e-12  # of what a cell sums: weights that together are less say nothing of it
 
@@ -55,14 +55,14 @@ def variances_by_selected_inversion(problem: Problem) -> Float:
 
 
 @one_blas_thread()
-def variances_given(equations: Equations, problem: Problem) -> Float:
+def variances_given(equations: Equations, problem: Problem, added: Float | float = 0.0) -> Float:
     """Those of the desired cells, (m,), all of which are determined, by independent equations that are the problem's.
 
-    Where the variance is less than a ten-thousandth of the noise, or the equations are so nearly dependent that the
+    Where the variance is less than a thousandth of the noise, or the equations are so nearly dependent that the
     difference above would lose its digits, it is worked out from the estimate's own weights instead: it is w' Sigma w
     with the weights w = t - A' (A Sigma A')^-1 A Sigma t of what the cell sums, and least there, so that an error of
     the weights counts by its square. They are refined as far as rounding permits, and 0 where they are rounding, as of
-    an area without leaves.
+    an area without leaves. A variance to which so much is `added`, (m,), needs no more digits than that leaves.
     """
     Sigma, rows, T = equations.entries(), equations.A.shape[0], desired_sums(problem)
     noise = np.asarray((T @ Sigma).multiply(T).sum(axis=1)).ravel()
@@ -74,7 +74,7 @@ def variances_given(equations: Equations, problem: Problem) -> Float:
     factor, taken = factor_and_squares(N, reached)
     variances = noise - taken
     condition = norm_of_inverse(factor.solve, rows) * float(abs(N).sum(axis=0).max())
-    cancelled = np.flatnonzero(variances < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
+    cancelled = np.flatnonzero(variances + added < max(CANCELLED, EPSILON * condition / DIGITS) * noise)
     if cancelled.size:
         stage = stage_of(equations, FactorSolver(equations, factor.solve, factor.label))
         weights = partial(_weights, stage, T, 0.0 if equations.uneven else NOTHING)

@@ -95,13 +95,16 @@ class ConstrainedEstimate(Prepared):
         U[self.problem.unmeasured] = 0
         return U
 
-    def variances(self) -> Float:
-        """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell."""
+    def variances(self, added: Float | float = 0.0) -> Float:
+        """By entries of the inverse that the pattern of a factor holds; where there are none, one adjoint a cell.
+
+        For `added`, (m,), see `variances_given`.
+        """
         if not self.problem.noise.has_entries:
             return super().variances()
         own = self.equations[-1]
         own = own if own.independent else equations_of(self.problem, "independent")[-1]
-        return variances_given(own, self.problem)
+        return variances_given(own, self.problem, added)
 
 
 def _require_told_apart(equations: Equations) -> None:
