@@ -72,8 +72,7 @@ class Job:
         self.input = self._open(folder)
         self.place = Workplace(Path(out), STEPS)
         self._files = EstimateFiles(self.input.design, self.place)
-        self.variances = variances
-        self.certify = certify
+        self.variances, self.certify = variances, certify
         design = self.input.design
         self._asked = replace(design, desired=design.estimated, checked=()) if certify else design
         self.split = parts_to_split(self.input, np.inf if memory is None else memory)
@@ -257,31 +256,26 @@ class Job:
         return self.place.kept(CORRECTION, Correction)
 
     def outputs(self, name: str) -> dict[str, list[int] | None]:
-        """What is written for the parts that are estimated together, of which that is the first.
-
-        For each step the desired tables, as numbers in the design; None for all.
-        """
+        """What is written for parts estimated together, by the first: numbers of desired tables, None for all."""
         if name not in self.split:
             return {name: None}
-        level = self._level(name)
-        wanted = [i for i, (own, _) in enumerate(self.input.design.desired) if own == level]
-        return {f"{name}-{i:05d}": [i] for i in wanted}
+        desired, level = self.input.design.desired, self._level(name)
+        return {f"{name}-{i:05d}": [i] for i, (own, _) in enumerate(desired) if own == level}
 
     def write(self, *names: str) -> None:
         """Write the estimates of parts that are estimated together, once the top is solved."""
         if all(self._has_proof(name) for name in names) and self._files.are_intact(names[0]):
             return
-        design = self.input.design
         parts = list(self._each(names, lambda name: self._kept.pop(name, None) or self.input.read(name)))
         found = list(self._found(names, parts))
         if len(names) == 1:
-            self._write(names[0], parts[0], found[0], parts[0].own(design))
+            self._write(names[0], parts[0], found[0], parts[0].own(self.input.design))
             return
         for name, part, own in zip(names, parts, found, strict=True):
             if not self._has_proof(name):
-                self._prove(name, part, own[MEASURED], None, part.own(design))
+                self._prove(name, part, own[MEASURED], None, part.own(self.input.design))
         whole, result = side_by_side(parts, [own[MEASURED] for own in found])
-        self.place.keep(f"{DONE}/{names[0]}", self._store(names[0], whole, result, whole.own(design)))
+        self.place.keep(f"{DONE}/{names[0]}", self._store(names[0], whole, result, whole.own(self.input.design)))
 
     def _found(self, names: Sequence[str], parts: Sequence[Part]) -> Iterable[dict[str, Estimates]]:
         """Estimates of parts that are estimated together."""
@@ -357,7 +351,7 @@ class Job:
 
     def _prove(self, output: str, part: Part, result: Estimates, multipliers: Float | None, kept: Index) -> None:
         """Keep the share of the proof of a part's own geounits, (k,); of the top what is to be proved."""
-        if self._is_proved(output) and output == TOP:
+        if self.certify and output == TOP:
             self.place.keep(CLAIMED, (result.cells, result.variances, multipliers))
         elif self._is_proved(output):
             claim = ResultToProve(result.cells, result.variances, multipliers)
