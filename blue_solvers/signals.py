@@ -88,6 +88,8 @@ class Unwinding:
         for number, before in self._before.items():
             signal.signal(number, signal.SIG_IGN if self._forever else before)
         sys.unraisablehook = self._hook
+        if error is not None and isinstance(error.__cause__, Signalled):  # in a class that was being made
+            raise error.__cause__
 
 
 def _is_command() -> bool:

@@ -93,3 +93,14 @@ def test_an_exception_that_a_destructor_drops_is_raised_anew(capsys: pytest.Capt
     assert unwinding.message() == ("terminated", 143)
     assert capsys.readouterr().err == ""
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_error_that_a_signal_caused_is_that_signal() -> None:
+    class Named:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    unwinding = Unwinding(forever=False)
+    with pytest.raises(KeyboardInterrupt), unwinding:
+        type("Owner", (), {"own": Named()})  # RuntimeError, before Python 3.12
+    assert unwinding.message() == ("terminated", 143)
