@@ -167,15 +167,25 @@ def copied_inputs(inputs: Mapping[str, tuple[Layout, Float, Float]]) -> tuple[st
     return tuple(copies(given.values()))
 
 
-def misspelt(source: Source, name: str, often: int = 1) -> str:
-    """A question about a level that few rows have and that is much like another, so often there; empty without one."""
+def misspelt(source: Source, name: str, beside: Sequence[str] | None = None) -> str:
+    """A question about a level that few rows have and that is much like another; empty without one.
+
+    Where rows may be absent, `beside` names the other columns that say what a row counts: the other level has twice the
+    rows then, and none of the same cells, which would be given twice.
+    """
     labels = read_labels(source.frame[name]).str.strip_chars()
     times = {str(label): n for label, n in labels.value_counts(sort=True).iter_rows() if label != SUMMED_OUT}
     rare = [label for label in reversed(times) if times[label] == 1 or 2 * times[label] <= max(times.values())]
+    often = 1 if beside is None else 2
     pairs = ((label, other) for label in rare[:MOST_RARE] for other in times if often * times[label] <= times[other])
-    label, other = min(
-        (own for own in pairs if much_alike(*own)), key=lambda own: (times[own[0]], own), default=("", "")
-    )
+
+    def may_be(label: str, other: str) -> bool:
+        if not beside or not much_alike(label, other):
+            return beside is None and much_alike(label, other)
+        rows, others = (source.frame.filter(labels == own).select(beside) for own in (label, other))
+        return rows.join(others, on=beside, how="semi", nulls_equal=True).is_empty()
+
+    label, other = min((own for own in pairs if may_be(*own)), key=lambda own: (times[own[0]], own), default=("", ""))
     if not label:
         return ""
     row = source.row_of(labels == label)

@@ -185,7 +185,8 @@ def open_source(source: Any, **options: Any) -> Source:
     ----------
     source : path or data frame
         A file of one of the `source.FORMATS`; a pandas frame, whose named index becomes columns; or a frame with the
-        Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow). An index without a name is none of either.
+        Arrow PyCapsule interface (``__arrow_c_stream__``: polars, pyarrow), whose index without a name is none where it
+        holds whole numbers.
     **options
         Where the table lies in a file: ``sheet`` of a workbook, ``skip_rows`` above the header.
 
@@ -232,7 +233,8 @@ def _is_frame(source: Any) -> bool:
 
 def _of_frame(source: Any, what: str) -> Source:
     frame = from_pandas(source) if is_pandas(source) else pl.DataFrame(source)
-    frame = frame.drop(name for name in frame.columns if UNNAMED_INDEX.fullmatch(name))
+    unnamed = [name for name, kind in frame.schema.items() if UNNAMED_INDEX.fullmatch(name) and kind.is_integer()]
+    frame = frame.drop(unnamed)
     return Source(frame, np.arange(1, frame.height + 1), what=what)
 
 

@@ -152,10 +152,9 @@ def measured_as_said(
         _refuse_silent_geolevels(table, found, silent)
         nothing = {name: _silent_labels(table, name, silent) for name in variables if inferred}
         table = replace(table, frame=frame)
-        if inferred and isinstance(
-            noise, NoiseLaw
-        ):  # the rows of a level that is another misspelt are absent otherwise
-            perhaps = filter(None, (misspelt(table, name, often=2) for name in variables.values()))
+        if inferred and isinstance(noise, NoiseLaw):  # rows of a level that is another misspelt are absent otherwise
+            cell = {*found.keys.values(), *variables.values()}
+            perhaps = filter(None, (misspelt(table, name, sorted(cell - {name})) for name in variables.values()))
             table = replace(table, doubts=(*table.doubts, *perhaps))
         if isinstance(noise, NoiseLaw) or said.style == ACS:
             table = with_absent_rows(table, schema, None if areas is None else areas.areas)

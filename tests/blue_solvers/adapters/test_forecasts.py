@@ -214,6 +214,20 @@ def test_a_column_that_is_no_leaf_and_rows_in_another_order_are_refused(
         reconcile(base[base["unique_id"].isin(change(summing)["unique_id"])], change(summing), method="ols")
 
 
+def test_series_that_only_an_index_names_are_read_and_columns_that_are_numbered_are_none() -> None:
+    """Arrow keeps an index without a name; numbers of columns, as pandas gives them, are not those of the series."""
+    base, summing, _ = frames(pd.DataFrame)
+    right = reconcile(base, summing, method="ols").drop(columns="unique_id")
+    own = summing.set_index("unique_id").rename_axis(None)
+    pd.testing.assert_frame_equal(
+        reconcile(base, pa.Table.from_pandas(own), method="ols").drop(columns="unique_id"), right
+    )
+    number = {name: i for i, name in enumerate(NAMES)}
+    numbered = own.set_axis([*own.index.map(number)]).set_axis(range(own.shape[1]), axis=1)
+    base = base.assign(unique_id=base["unique_id"].map(number))
+    pd.testing.assert_frame_equal(reconcile(base, numbered, method="ols").drop(columns="unique_id"), right)
+
+
 @cases(
     (lambda b: b[b["unique_id"] != "east"], {}, "Y_hat_df: series 'east' of S_df has no rows"),
     (lambda b: b.assign(unique_id=b["unique_id"].replace("east", "north")), {}, "'north' is no row of S_df"),

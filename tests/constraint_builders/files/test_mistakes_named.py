@@ -47,6 +47,16 @@ def test_what_pandas_says_of_values_that_are_not_there_is_empty_where_a_law_says
     assert problem.unmeasured.tolist() == np.isnan(y).tolist() == [False, False, True]
 
 
+def test_a_level_that_has_rows_of_the_same_cells_as_another_is_not_that_misspelt() -> None:
+    """Its cells would be given twice."""
+    regions = ["North West", "North East", "North East", "South", "South"]
+    for ages, asks in ((["a", "a", "b", "a", "b"], False), (["c", "a", "b", "a", "b"], True)):
+        frame = pl.DataFrame({"region": regions, "age": ages, "value": 3})
+        notes = read_tables(frame, noise=RandomRounding(3))[0].understood.notes
+        said = "'North West' in column 'region', first in row 1, occurs once: is it 'North East'?"
+        assert notes == ((said,) if asks else ())
+
+
 @every("name", ["year", "Area code", "id"])
 def test_a_column_of_years_or_codes_is_no_cell_of_rounded_figures(name: str) -> None:
     """They may well be multiples of 3."""
