@@ -158,7 +158,10 @@ def test_exact_values_contradict_one_another_in_any_unit(unit: float) -> None:
 def test_small_whole_counts_contradict_one_another_beside_large_ones() -> None:
     exact = Problem(Schema({"a": 3}), {"a": 0.0, "total": 0.0})
     exact.check_vector(np.array([1e13, 2, 1, 1e13 + 3]))
-    refuses("contradict one another by 1 between 'a' and 'total'", exact.check_vector, np.array([1e13, 2, 1, 1e13 + 2]))
+    y = np.array([1e13, 2, 1, 1e13 + 2])
+    refuses("contradict one another by 1 between 'a' and 'total'", exact.check_vector, y)
+    beside = Problem(Schema({"a": 3, "b": 2}), {"a": 0.0, "total": 0.0, "b": 1.0})  # what has noise need not be whole
+    refuses("contradict one another by 1 between 'a' and 'total'", beside.check_vector, np.append(y, [0.5, 2.25]))
 
 
 def test_large_exact_values_are_not_contradictions_by_rounding() -> None:

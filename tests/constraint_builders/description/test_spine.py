@@ -79,7 +79,8 @@ def test_orphans_repeats_and_short_geoids_are_named() -> None:
     with pytest.raises(ValueError, match="'01001' is given twice, as far as the level widths read"):
         Spine.from_geoids(["010012", "010011"], {"State": 2, "County": 5})
     refuses("'01' has 2 characters", Spine.from_geoids, ["01"], {"State": 2, "County": 5})
-    refuses("'0100123' has 7 characters", Spine.from_geoids, ["0100123"], {"State": 2, "County": 5})
+    refuses("'010012' has 6 characters", Spine.from_geoids, ["010012"], {"State": 2, "County": 5})
+    refuses("widths must increase from the top", Spine.from_geoids, ["01001"], {"State": 5, "County": 5})
     refuses("no geolevel 'Town'", Spine([-1], ["A"]).level_index, "Town")
     refuses("no geounit '9'", Spine([-1], ["A"]).position, "A", "9")
 

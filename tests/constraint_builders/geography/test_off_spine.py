@@ -89,6 +89,12 @@ def test_geounits_that_make_no_entity_are_refused_by_name():
         Entities.from_geounits(spine, {"y": [0], "x": [3]})
 
 
+def test_of_choices_that_are_equally_short_the_larger_geounits_are_taken():
+    spine = Spine.from_geocodes({"State": ["1"], "County": ["11", "12"], "Block": ["11a", "12a", "12b"]})
+    signs = compositions(spine, Entities(["one block"], [[1, 0, 0]])).toarray()
+    assert np.flatnonzero(signs[0]).tolist() == [spine.position("County", "11")]
+
+
 def test_summary():
     summary = summarise_osed(np.array([2, 5, 2]))
     assert (summary.mean, summary.maximum, summary.descending.tolist()) == (3.0, 5, [5, 2, 2])
