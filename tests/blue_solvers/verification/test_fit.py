@@ -87,6 +87,9 @@ def test_deviations_of_tables_equal_dense_algebra() -> None:
     problem = Problem(SCHEMA, TABLES)
     y = add_noise(problem, truth_of(problem), rng=1)
     fit, C = fitted(problem, y), dense_residual_covariance(problem)
+    sizes = abs(fit.residuals)
+    for k in (2, 20, 200):
+        assert sizes[fit.furthest(k)].tolist() == np.sort(sizes)[::-1][:k].tolist()
     for name, part in fit.by_table.items():
         cells = problem.observed.slice(name)
         sd = np.sqrt(problem.variances[cells])
@@ -161,6 +164,7 @@ def test_cells_that_nothing_checks_say_so() -> None:
     assert fit.reason(0) == "known exactly"
     assert fit.reason(2) == "not measured"
     assert np.isnan(fit.residuals[[0, 2]]).all()
+    assert sorted(fit.furthest(99)) == np.flatnonzero(np.isfinite(fit.residuals)).tolist()
     alone = Problem(Schema({"a": 3, "b": 2}), {"a": 1.0, "detailed": 1.0, "total": np.inf})
     single = Problem(Schema({"a": 3}), {"a": 2.0})
     fit = fitted(single, np.array([1.0, 2.0, 3.0]))
