@@ -245,6 +245,20 @@ def test_other_levels_are_refused(tmp_path: Path) -> None:
         refuses(said, state.result.table, line, ["01003"])
 
 
+@pytest.mark.parametrize("solver", ["cg", "cholesky"])
+def test_other_solvers_results_answer_alike(tmp_path: Path, solver: str) -> None:
+    settings = settings_of(GEOLEVELS, {"sex": SEX, "hispanic": 2}, LOSSES)
+    sums = {"detailed": summed(), "sex": summed(1)}
+    state = small_state(tmp_path / "result", settings, sums, ["sex * hispanic"], 8, solver)
+    frame = state.result.table("P4", geolevel="block_group")
+    cells = [np.ones((2, 2)), np.array([[1, 0], [1, 0]]), np.array([[0, 1], [0, 1]])]
+    PLACES["010030109001"] = ["010030109001000"]
+    weights = [weight(state, place, own) for place in LEVELS["block group"] for own in cells]
+    estimate, covariance = state.expected(*weights)
+    np.testing.assert_allclose(frame["estimate"], estimate, atol=1e-6)
+    np.testing.assert_allclose(frame["std_error"], np.sqrt(covariance.diagonal()), rtol=1e-6)
+
+
 @refused(
     (["01003990000"], "what was measured in its block 010039900000001 is counted in 010030108002009"),
     (["01003011000"], "no tract '01003011000' in this result: near it are 01003010800, 01003010900"),
