@@ -155,6 +155,12 @@ def test_exact_values_contradict_one_another_in_any_unit(unit: float) -> None:
     )
 
 
+def test_a_value_too_large_to_be_squared_is_named() -> None:
+    said = r"table 'sex', cell \(sex=1\) is -1e\+101, beyond 1e\+100: give values in larger units"
+    refuses(said, problem().vector, tables(sex=[1e100, -1e101]))
+    assert problem(sex=[np.inf, 1.0]).vector(tables(sex=[1e200, 5.0])).size == 9
+
+
 def test_small_whole_counts_contradict_one_another_beside_large_ones() -> None:
     exact = Problem(Schema({"a": 3}), {"a": 0.0, "total": 0.0})
     exact.check_vector(np.array([1e13, 2, 1, 1e13 + 3]))

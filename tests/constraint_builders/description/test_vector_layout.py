@@ -65,6 +65,17 @@ def test_wrong_tables_are_refused(change: dict, message: str) -> None:
     refuses(message, LAYOUT.vector, tables)
 
 
+@every("places", [[9], [0], [8, 2], [6, 7]])
+def test_the_first_of_some_cells_is_refused_by_flags_as_by_positions(places: list[int]) -> None:
+    said, flags = np.arange(10.0), np.zeros(10, dtype=bool)
+    flags[places] = True
+    for cells, first in ((np.array(places), places[0]), (flags, min(places))):
+        message = re.escape(f"{LAYOUT.describe(first)} is {first:g} of law")
+        refuses(f"^{message}$", LAYOUT.refuse, cells, "{} is {:g} of {}", said, "law")
+    LAYOUT.refuse(np.zeros(10, dtype=bool), "{}")
+    LAYOUT.refuse(np.zeros(0, dtype=np.intp), "{}")
+
+
 def test_missing_table_is_named() -> None:
     refuses("no values for 'total', 'b'", LAYOUT.vector, {"detailed": np.ones((2, 3))})
     many = Layout([f"t{i}" for i in range(12)], [(1,)] * 12)
