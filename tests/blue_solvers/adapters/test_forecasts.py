@@ -203,6 +203,7 @@ def test_a_summing_matrix_with_an_index_or_sparse_columns() -> None:
     (lambda s: pd.read_csv(io.StringIO(s.to_csv())), "column 'Unnamed: 0' has no row of its name"),
     (lambda s: s.iloc[:-1], f"column '{NAMES[-1]}' has no row of its name"),
     (lambda s: s.assign(unique_id=[NAMES[-1], *NAMES[:-1]]), "is not the leaf whose column is called so"),
+    (lambda s: s.assign(**{NAMES[-1]: 1.0}), "is not the leaf whose column is called so"),
     (lambda s: s.assign(note="a"), "column 'note' of S_df holds String: weights are numbers, drop all else"),
 )
 def test_a_column_that_is_no_leaf_and_rows_in_another_order_are_refused(
@@ -224,6 +225,8 @@ def test_series_that_only_an_index_names_are_read_and_columns_that_are_numbered_
     )
     number = {name: i for i, name in enumerate(NAMES)}
     numbered = own.set_axis([*own.index.map(number)]).set_axis(range(own.shape[1]), axis=1)
+    others = own.set_axis([f"leaf {i}" for i in range(own.shape[1])], axis=1)
+    pd.testing.assert_frame_equal(reconcile(base, others, method="ols").drop(columns="unique_id"), right)
     base = base.assign(unique_id=base["unique_id"].map(number))
     pd.testing.assert_frame_equal(reconcile(base, numbered, method="ols").drop(columns="unique_id"), right)
 
