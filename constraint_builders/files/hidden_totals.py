@@ -118,7 +118,7 @@ def hidden_totals(
         if own.size == 1 and len({own.name in cells.table.factors for cells in tables}) > 1:
             raise ValueError(
                 f"column {own.name!r} has {shown(own.levels[0])} alone beside totals, which would count as many: give "
-                "all others rows too, of variance inf where nothing was published; or a schema if there are none"
+                "all others rows too, without a value where nothing was published; or a schema if there are none"
             )
     how = "counts as many as all others together, within its noise or what was not measured: is it their total?"
     nested = list(nested_levels(schema, found, written))

@@ -47,6 +47,16 @@ def test_what_pandas_says_of_values_that_are_not_there_is_empty_where_a_law_says
     assert problem.unmeasured.tolist() == np.isnan(y).tolist() == [False, False, True]
 
 
+def test_a_level_alone_beside_totals_is_read_once_the_others_have_rows_without_a_value() -> None:
+    """As the refusal says, beside precisions as beside a law, where no variance may be given."""
+    given = pl.DataFrame({"sex": ["total", "female", "male"], "value": [9, 3, None], "std_error": [1.0, 1, None]})
+    said = "all others rows too, without a value where nothing was published"
+    for frame, noise in ((given, "gaussian"), (given.drop("std_error"), RandomRounding(3))):
+        refuses(said, read_tables, frame[:2], noise=noise)
+        problem, y = read_tables(frame, noise=noise)
+        np.testing.assert_array_equal(problem.observed.tables(y)["sex"], [3, np.nan])
+
+
 def test_a_level_that_has_rows_of_the_same_cells_as_another_is_not_that_misspelt() -> None:
     """Its cells would be given twice."""
     regions = ["North West", "North East", "North East", "South", "South"]
