@@ -94,7 +94,10 @@ def with_rows_for_cells(
         )
     nameless = next((name for name in table.frame.columns if not plain_name(name)), None)
     if nameless is not None:
-        raise ValueError(f"column {nameless!r} is called by signs alone: call it 'total' if it counts everybody")
+        raise ValueError(
+            f"column {nameless!r} is called by signs alone: call it 'total' if it counts everybody, else name it or "
+            "leave it out"
+        )
     found = _cells(table.frame, [cells] if isinstance(cells, str) else cells)
     used = {column for cell in found for column in (cell.value, cell.spread)}
     kept = [name for name in table.frame.columns if name not in used]
