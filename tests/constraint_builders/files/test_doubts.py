@@ -53,6 +53,16 @@ def test_values_that_end_at_0_are_doubted(kind: str, size: int, error: float, la
     assert list(floor.doubts()) == found
 
 
+def test_small_coefficients_of_variation_are_doubted_where_they_were_given() -> None:
+    """A sheet that shows 2 % holds 0.02; errors of half a per cent are none of those."""
+    layout, y = Layout(["x"], [(3,)]), np.array([1000.0, 520, -481])
+    for size, given_in_percent in ((0.005, True), (0.005, False), (0.02, True)):
+        found = [*doubts(layout, y, (size * y) ** 2, in_percent=given_in_percent)]
+        assert any("coefficient of variation is below 1 %" in said for said in found) == (
+            given_in_percent and size < 0.01
+        )
+
+
 @given(
     marks=st.lists(st.sampled_from([-9.0, -99, -1, -666_666_666]), max_size=3),
     exact=st.booleans(),
