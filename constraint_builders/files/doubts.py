@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from constraint_builders.sources import SourceTable
 
 MOST_RARE = 200  # labels that are compared with all others
 SHORTEST, LEAST_ALIKE = 4, 0.8
+LETTERS = 64  # that are told apart, some of them by chance not
 _DIGITS = re.compile(r"[0-9]+")
 DEVIATIONS = 6.0  # so far below 0 noise does not come
 ROUNDING = 1e-9  # of the largest value
@@ -177,7 +178,8 @@ def misspelt(source: Source, name: str, beside: Sequence[str] | None = None) -> 
     times = {str(label): n for label, n in labels.value_counts(sort=True).iter_rows() if label != SUMMED_OUT}
     rare = [label for label in reversed(times) if times[label] == 1 or 2 * times[label] <= max(times.values())]
     often = 1 if beside is None else 2
-    pairs = ((label, other) for label in rare[:MOST_RARE] for other in times if often * times[label] <= times[other])
+    alike = of_like_letters(rare[:MOST_RARE], [*times])
+    pairs = (own for own in alike if often * times[own[0]] <= times[own[1]])
 
     def may_be(label: str, other: str) -> bool:
         if not beside or not much_alike(label, other):
@@ -191,6 +193,22 @@ def misspelt(source: Source, name: str, beside: Sequence[str] | None = None) -> 
     row = source.row_of(labels == label)
     seldom = "occurs once" if times[label] == 1 else f"occurs {times[label]} times"
     return f"{shown(label)} in column {name!r}, first in row {row}, {seldom}: is it {shown(other)}?"
+
+
+def of_like_letters(labels: Sequence[str], others: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of labels and others that are `much_alike`, and some that are not: by how often each has a letter."""
+    numbers = [[ord(letter) % LETTERS for letter in _DIGITS.sub("", plain_label(own))] for own in (*labels, *others)]
+    counts = np.zeros((len(numbers), LETTERS), dtype=np.int16)
+    np.add.at(
+        counts,
+        (np.repeat(np.arange(len(numbers)), [*map(len, numbers)]), np.array([*chain(*numbers)], dtype=np.intp)),
+        1,
+    )
+    theirs, sizes = counts[len(labels) :], counts[len(labels) :].sum(axis=1)
+    for label, own in zip(labels, counts, strict=False):
+        most = 2 * np.minimum(own, theirs).sum(axis=1) / np.maximum(own.sum() + sizes, 1)
+        for place in np.flatnonzero((most >= LEAST_ALIKE) & (abs(own.sum() - sizes) < 2)).tolist():
+            yield label, others[place]
 
 
 def much_alike(label: str, other: str) -> bool:

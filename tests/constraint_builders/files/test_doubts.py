@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from blue_solvers import estimate
 from constraint_builders import read_tables
 from constraint_builders.description.layout import Layout
-from constraint_builders.files.doubts import Floor, doubts
+from constraint_builders.files.doubts import Floor, doubts, much_alike, of_like_letters
 from noise_mechanisms.laws import RandomRounding, Rounding
 from tests.helpers.effort import examples
 
@@ -51,6 +51,13 @@ def test_values_that_end_at_0_are_doubted(kind: str, size: int, error: float, la
     for part in np.array_split(y, 3):
         floor.add(part, np.array(error))
     assert list(floor.doubts()) == found
+
+
+@given(st.lists(st.text("aab0ä女 -", max_size=9), min_size=1, max_size=12), st.integers(0, 12))
+def test_labels_that_are_much_alike_have_like_letters(labels: list[str], first: int) -> None:
+    found = set(of_like_letters(labels[:first], labels))
+    assert found >= {(own, other) for own in labels[:first] for other in labels if much_alike(own, other)}
+    assert not {*of_like_letters(["female"], ["male", "femininity", "households"])}
 
 
 def test_small_coefficients_of_variation_are_doubted_where_they_were_given() -> None:
