@@ -105,7 +105,8 @@ def _apart(rng: np.random.Generator, listed: bool) -> tuple[np.ndarray, list[lis
     a, b, c, K = (int(rng.choice(counts)) for counts in ([2, 4], [1, 3, 20], [2, 5, 9], [1, 3]))
     count, size = 2 if listed else 1, a * b * c
     target, room, last = size, size + count * b, size + count * b + a * b
-    first, then = [0, room, a * b, c, 1, -1], [room, last, 1, a, b, 0 if listed else -1]
+    before, after = rng.permutation([1, b]).tolist()  # the first axis, or as if it were the second
+    first, then = [0, room, a * b, c, 1, -1], [room, last, before, a, after, 0 if listed else -1]
     land = [1, 1, count * b] if rng.integers(2) else [count * b, 1, 1]
     rows = [[1, *first], [1, *then], [2, last, target, *land, -1], [3, *then], [4, *first], [5, *first]]
     return rng.normal(size=(last + count * b, K)), rows
@@ -172,7 +173,8 @@ def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     sizes = np.array([a * g * b, a * b, g * g * a, a])
     starts = np.cumsum([0, *sizes])
     tables = np.repeat(np.arange(4), [g, 1, g * g, 1])
-    groups = np.arange(g)[:, None] * b + np.arange(a) * g * b
+    gap = int(rng.choice([1, g]))  # or (a, b, g), and then cells of a run are apart
+    groups = np.arange(g)[:, None] * (b if gap == 1 else 1) + np.arange(a) * g * b
     places = [groups.ravel(), np.arange(a) * b, np.arange(g * g) * a, np.zeros(1, np.int64)]
     one, other = g + 1, g * g + 1  # lines; of one every line is a number, of the other its tables are sums of g * g
     heads = np.array([[0, one, a, b, 0, 1, one, 0, 0], [one, other, 1, a, one * a, 2, g * g, one, one**2]])
@@ -180,7 +182,7 @@ def _lines(rng: np.random.Generator) -> tuple[Any, ...]:
     matrices = rng.normal(size=one**2 + g * g * other)
     matrices[rng.random(matrices.size) < 0.3] = 0
     cells = rng.normal(size=(count * starts[-1], int(rng.choice([1, 3]))))
-    ends = np.column_stack([starts[tables], sizes[tables]])
+    ends = np.column_stack([starts[tables], sizes[tables], np.where(tables == 0, gap, 1)])
     return cells, count, (ends, heads, np.concatenate(places), parts, matrices), bool(rng.integers(2))
 
 

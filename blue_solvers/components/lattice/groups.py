@@ -5,12 +5,13 @@ groups, or coarser sums: a least-squares problem of as many unknowns as there ar
 along the other variables. Its solution makes sums over groups from the values of all tables, by one small matrix, and
 every table's values are sums of these. Where tables have fewer values than there are groups, it makes those instead.
 
-A line is what one table has for one set of groups, in runs of cells that lie side by side in all tables of a component.
+A line is what one table has for one set of groups, in runs of cells that lie equally far apart in every table of a
+component, side by side in some.
 A row of `heads` is a component: its first line, how many it has, their runs, the cells of each; where places of runs in
 a table, (lines, runs), are listed; how many tables it has, and numbers that its matrix, (numbers, lines), makes; where
 the line is listed that each number is a part of in every table, (tables, numbers), and where the matrix starts. A row
-of `ends` is a line: where its table starts, and the table's cells, which lie between one and the next where there are
-several of each.
+of `ends` is a line: where its table starts, the table's cells, which lie between one and the next where there are
+several of each, and how far apart the cells of a run are.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class GroupMixing:
         self.variances: dict[Component, Float] = {}
         self.roots: dict[int, tuple[Axes, Float, list[int]]] = {}
         none = np.zeros(0, np.intp)
-        ends, heads = [none.reshape(0, 2)], [none.reshape(0, 9)]
+        ends, heads = [none.reshape(0, 3)], [none.reshape(0, 9)]
         places, listed, matrices = [none], [none], [np.zeros(0)]
         count = cells = entries = parts = 0
         for components in self._alike():
@@ -95,21 +96,21 @@ class GroupMixing:
         self.lines: Lines = whole[0], whole[1], whole[2], whole[3], np.concatenate(matrices)
 
     def _lines(self, members: list[Axes]) -> tuple[Integers, Integers, int]:
-        """Of a component's tables lines' ends, (lines, 2), places of runs, (lines, runs), and the cells of a run."""
+        """Of a component's tables lines' ends, (lines, 3), places of runs, (lines, runs), and the cells of a run."""
         sizes, outer = self._axes.sizes, [axis for axis in members[0] if self._axes.is_whole[axis]]
         steps: list[dict[int, int]] = []  # cells from one to the next along every axis
         for table in members:
             lengths_after = accumulate([sizes[axis] for axis in table[:0:-1]], mul, initial=1)
             steps.append(dict(zip(reversed(table), lengths_after, strict=False)))
-        size = 1
-        while outer and all(step[outer[-1]] == size for step in steps):
+        size, gaps = 1, [step[outer[-1]] if outer else 1 for step in steps]
+        while outer and all(step[outer[-1]] == size * gap for step, gap in zip(steps, gaps, strict=True)):
             size *= sizes[outer.pop()]
         runs, ends = prod([sizes[axis] for axis in outer]), []
         places: list[Integers] = []
-        for table, step in zip(members, steps, strict=True):
+        for table, step, gap in zip(members, steps, gaps, strict=True):
             along = [step[axis] * np.arange(sizes[axis]) for axis in (*self._plan.groups(table), *outer)]
             places.append(reduce(np.add.outer, along, np.zeros((), np.intp)).reshape(-1, runs))
-            ends += [[self._plan.places[table], self._plan.size_of(table)]] * len(places[-1])
+            ends += [[self._plan.places[table], self._plan.size_of(table), gap]] * len(places[-1])
         return np.array(ends), np.concatenate(places), size
 
     def _alike(self) -> list[list[list[Axes]]]:
@@ -230,19 +231,19 @@ def mix_lines_in_numpy(cells: Float, count: int, whole: Lines, transpose: bool) 
         All tables, one after the other, so many of each together; changed in place.
     count : int
     whole : tuple of ndarray
-        Ends, (lines, 2), and heads, (components, 9); places, of one line after the other; parts, of one component, or
+        Ends, (lines, 3), and heads, (components, 9); places, of one line after the other; parts, of one component, or
         several that have them in common, after the other; and matrices, one after the other.
     transpose : bool
         Whether to take the transpose.
     """
     ends, heads, places, parts, matrices = whole
     for first, lines, runs, size, start, tables, numbers, listed, entry in heads.tolist():
-        table, apart = ends[first : first + lines, :, None, None].swapaxes(0, 1)
+        table, apart, gap = ends[first : first + lines, :, None, None].swapaxes(0, 1)
         own = places[start:][: lines * runs].reshape(lines, 1, runs) + count * table + apart * np.arange(count)[:, None]
         sums = np.zeros((lines, numbers))
         sums[parts[listed:][: tables * numbers].reshape(tables, numbers), np.arange(numbers)] = 1
         matrix = sums @ matrices[entry:][: numbers * lines].reshape(numbers, lines)
-        at = own.reshape(lines, -1, 1) + np.arange(size)
+        at = (own[..., None] + gap[..., None] * np.arange(size)).reshape(lines, -1)
         cells[at] = np.tensordot(matrix.T if transpose else matrix, cells[at], 1)
 
 
@@ -252,16 +253,16 @@ def mix_lines(cells: Float, count: int, whole: Lines, transpose: bool) -> None:
     ends, heads, places, parts, matrices = whole
     flat, width = cells.ravel(), cells.shape[1]
     for row in range(heads.shape[0]):
-        first, lines, runs, size = heads[row, 0], heads[row, 1], heads[row, 2], heads[row, 3] * width
+        first, lines, runs, size = heads[row, 0], heads[row, 1], heads[row, 2], heads[row, 3]
         tables, numbers = heads[row, 5], heads[row, 6]
         table, own = ends[first : first + lines], places[heads[row, 4] :][: lines * runs].reshape((lines, runs))
         listed = parts[heads[row, 7] :][: tables * numbers].reshape((tables, numbers))
         matrix = matrices[heads[row, 8] :][: numbers * lines].reshape((numbers, lines))
         total = runs * count * size
-        strip = min(total, max(STRIP, HELD // lines))
-        held, mixed = np.empty(lines * strip), np.empty(numbers * strip)
+        strip = min(total, max(STRIP, HELD // lines) // width + 1)
+        held, mixed = np.empty(lines * strip * width), np.empty(numbers * strip * width)
         for start in range(0, total, strip):
-            columns = min(strip, total - start)
+            columns = min(strip, total - start) * width
             values = held[: lines * columns].reshape((lines, columns))
             sums = mixed[: numbers * columns].reshape((numbers, columns))
             _carry(flat, values, own, table, (count, width, size), start, False)
@@ -279,37 +280,42 @@ def _carry(
 ) -> None:
     """Copy cells of lines from the start on, `places` (lines, runs), from `flat`, 1-d, to `held`, 2-d, or back.
 
-    Sizes are how many tables lie together, their columns, and the numbers of a run.
+    Sizes are how many tables lie together, their columns, and the cells of a run.
     """
     count, width, size = sizes
+    runs, cells_held = places.shape[1], held.shape[1] // width
+    copy, first_run, begin = start // size // runs, start // size % runs, start % size
     for line in range(places.shape[0]):
-        own, run, offset, column = held[line], start // size, start % size, 0
-        copy, run = run // places.shape[1], run % places.shape[1]
-        while column < own.size:
-            length = min(size - offset, own.size - column)
-            place = np.uint64((count * ends[line, 0] + copy * ends[line, 1] + places[line, run]) * width + offset)
-            for i in range(np.uint64(length)):
+        own, run, offset, column, left = held[line], first_run, begin, np.uint64(0), cells_held
+        gap, first = ends[line, 2], count * ends[line, 0] + copy * ends[line, 1]
+        most, apart = (left, np.uint64(gap if width == 1 else 1)) if gap == 1 or width == 1 else (1, np.uint64(1))
+        while left > 0:
+            cells, place = min(most, size - offset, left), np.uint64((first + places[line, run] + offset * gap) * width)
+            length = np.uint64(cells * width)
+            for i in range(length):
                 if back:
-                    flat[place + i] = own[np.uint64(column) + i]
+                    flat[place + i * apart] = own[column + i]
                 else:
-                    own[np.uint64(column) + i] = flat[place + i]
-            column, run, offset = column + length, run + 1, 0
-            if run == places.shape[1]:
-                copy, run = copy + 1, 0
+                    own[column + i] = flat[place + i * apart]
+            offset, column, left = offset + cells, column + length, left - cells
+            if offset == size:
+                run, offset = run + 1, 0
+            if run == runs:
+                run, first = 0, first + ends[line, 1]
 
 
 def _add_parts(numbers: Float, lines: Float, parts: Integers, to_numbers: bool) -> None:
     """Make lines, (lines, cells), sums of their numbers, (numbers, cells), or numbers of theirs in all tables."""
-    changed = numbers if to_numbers else lines
+    changed, size = numbers if to_numbers else lines, np.uint64(numbers.shape[1])
     changed[:] = 0.0
     for table in range(parts.shape[0]):
-        for number in range(parts.shape[1]):
-            one, other = numbers[number], lines[parts[table, number]]
-            for i in range(one.size):
+        for number in range(np.uint64(parts.shape[1])):
+            line = np.uint64(parts[table, number])
+            for i in range(size):
                 if to_numbers:
-                    one[i] += other[i]
+                    numbers[number, i] += lines[line, i]
                 else:
-                    other[i] += one[i]
+                    lines[line, i] += numbers[number, i]
 
 
 def _multiply(matrix: Float, before: Float, after: Float) -> None:

@@ -15,9 +15,9 @@ from constraint_builders.compiled import ALL_AT_ONCE, compiled, in_any_order
 
 MOVE, REDUCE, LAND, EXPAND, PUT, ADD, SUM, READ, WRITE = KINDS
 Count = np.uint64
+Four = tuple[float, float, float, float]
 IN_SLICES = 3 * ALL_AT_ONCE  # numbers that are there: a call is for a part of large tables
 STRIP = 512  # cells whose means are held at once
-SHORT = 8  # cells after an axis that are too few for a strip
 FOURS, LONG = 16, 32  # from which many on these, or levels, are not worked on in fours
 
 
@@ -146,18 +146,12 @@ def _land(flat: Float, step: Integers, width: Count, factor: float, upwards: boo
             flat[place + i] = flat[other + i] - flat[place + i]
 
 
-def _listed(step: Integers, lists: Integers) -> tuple[Integers, Float]:
-    """Which cells the levels of a row go to, (levels,), and 1 over the number of levels of each, (cells,)."""
-    own, sizes = lists[step[6] + 1 : step[6] + 1 + step[4]], np.zeros(lists[step[6]])
-    for level in range(own.size):
-        sizes[own[level]] += 1
-    return own, 1 / sizes
-
-
 def _reduce(fine: Float, flat: Float, step: Integers, width: Count, lists: Integers, upwards: bool) -> None:
     """Write means, or going down sums, over levels of `fine`, 1-d, to the coarser table in `flat`, 1-d."""
     if step[6] >= 0:
-        _reduce_listed(fine, flat, step, width, lists, upwards)
+        for i in range(np.uint64(step[3] * lists[step[6]] * step[5]) * width):
+            flat[np.uint64(step[2]) * width + i] = 0.0
+        _go_listed(fine, flat, step, width, lists, (0.0, 1.0) if upwards else (1.0, 0.0), True)
         return
     levels, after = np.uint64(step[4]), np.uint64(step[5]) * width
     first, below, share = np.uint64(step[1]) * width, np.uint64(step[2]) * width, 1 / step[4]
@@ -172,23 +166,47 @@ def _reduce(fine: Float, flat: Float, step: Integers, width: Count, lists: Integ
         below += after
 
 
-def _reduce_listed(fine: Float, flat: Float, step: Integers, width: Count, lists: Integers, upwards: bool) -> None:
-    """The same, `fine` and `flat` 1-d, where levels go to several cells."""
-    own, shares = _listed(step, lists)
-    levels, after, count = np.uint64(step[4]), np.uint64(step[5]) * width, np.uint64(shares.size)
-    first, below = np.uint64(step[1]) * width, np.uint64(step[2]) * width
-    for _ in range(step[3]):
-        for i in range(count * after):
-            flat[below + i] = 0.0
-        for level in range(levels):
-            part, line = below + np.uint64(own[level]) * after, first + level * after
-            for i in range(after):
-                flat[part + i] += fine[line + i]
-        for group in range(count if upwards else np.uint64(0)):
-            part, share = below + group * after, shares[group]
-            for i in range(after):
-                flat[part + i] *= share
-        first, below = first + levels * after, below + count * after
+def _go_listed(
+    fine: Float, coarse: Float, step: Integers, width: Count, lists: Integers, shared: tuple[float, float], adds: bool
+) -> None:
+    """Add what levels in `fine`, 1-d, have to cells in `coarse`, 1-d, that they go to, or what these have to them.
+
+    Times a factor, and one over the number of levels that go to a cell. Levels that follow one another and go to one
+    cell are taken at once, and of lines side by side four.
+    """
+    own, ends, runs = lists[step[6] + 1 : step[6] + 1 + step[4]], np.zeros(step[4] + 1, np.uint64), 0
+    shares, levels, after, four = np.zeros(lists[step[6]]), np.uint64(step[4]), np.uint64(step[5]) * width, np.uint64(4)
+    for level in range(own.size):
+        runs += level == 0 or own[level] != own[level - 1]
+        ends[runs] = level + 1
+    for run in range(runs):
+        shares[own[ends[run]]] += ends[run + 1] - ends[run]
+    start, under, left, count = np.uint64(step[1]) * width, np.uint64(step[2]) * width, step[3], np.uint64(shares.size)
+    while left > 0:
+        some = four if after == 1 and left >= 4 else np.uint64(1)
+        for run in range(runs):
+            group, cell, end = own[ends[run]], start + ends[run] * after, start + ends[run + 1] * after
+            one, share = under + np.uint64(group) * after, shared[0] + shared[1] / shares[group]
+            two, three = one + count, one + count + count
+            if some == four and adds:
+                sum0, sum1, sum2, sum3 = _sums_of_four(fine, cell, end, after, levels)
+                coarse[one] += share * sum0
+                coarse[two] += share * sum1
+                coarse[three] += share * sum2
+                coarse[three + count] += share * sum3
+            elif some == four:
+                added = share * coarse[one], share * coarse[two], share * coarse[three], share * coarse[three + count]
+                _add_to_four(fine, cell, end, after, levels, added)
+            elif after == 1 and adds:
+                coarse[one] += share * _sum_of_line(fine, cell, end - cell)
+            while some < four and cell < end and not (after == 1 and adds):
+                for i in range(after):
+                    if adds:
+                        coarse[one + i] += share * fine[cell + i]
+                    else:
+                        fine[cell + i] += share * coarse[one + i]
+                cell += after
+        start, under, left = start + some * levels * after, under + some * count * after, left - np.int64(some)
 
 
 def _sum(flat: Float, first: Count, levels: Count, after: Count, out: Float, place: Count, size: Count) -> None:
@@ -218,10 +236,13 @@ def _expand(
     flat: Float, source: Float, step: Integers, width: Count, lists: Integers, factor: float, upwards: bool
 ) -> None:
     """Write to all levels in `flat`, 1-d, what the coarser table has, times a factor, or down a part; or add it."""
+    is_new = step[0] == EXPAND or step[0] == WRITE
     if step[6] >= 0:
-        _expand_listed(flat, source, step, width, lists, factor, upwards)
+        for i in range(np.uint64(step[3] * step[4] * step[5]) * width if is_new else np.uint64(0)):
+            flat[np.uint64(step[1]) * width + i] = 0.0
+        _go_listed(flat, source, step, width, lists, (factor, 0.0) if upwards else (0.0, 1.0), False)
         return
-    is_new, levels, after = step[0] == EXPAND or step[0] == WRITE, np.uint64(step[4]), np.uint64(step[5]) * width
+    levels, after = np.uint64(step[4]), np.uint64(step[5]) * width
     share, before = factor if upwards else 1 / step[4], np.uint64(step[3])
     first, below = np.uint64(step[1]) * width, np.uint64(step[2]) * width
     if levels == 1:
@@ -234,54 +255,30 @@ def _expand(
             first += levels
         else:
             for _ in range(levels):
-                _spread(flat, first, source, below, after, share, is_new)
+                for i in range(after):
+                    value = share * source[below + i]
+                    flat[first + i] = value if is_new else flat[first + i] + value
                 first += after
         below += after
-
-
-def _spread(flat: Float, first: Count, source: Float, part: Count, after: Count, share: float, is_new: bool) -> None:
-    """Write a run of `source`, 1-d, times its share to `flat`, 1-d, or add it."""
-    if is_new:
-        for i in range(after):
-            flat[first + i] = share * source[part + i]
-    else:
-        for i in range(after):
-            flat[first + i] = flat[first + i] + share * source[part + i]
-
-
-def _expand_listed(
-    flat: Float, source: Float, step: Integers, width: Count, lists: Integers, factor: float, upwards: bool
-) -> None:
-    """The same, `flat` and `source` 1-d, where levels take from several cells."""
-    is_new = step[0] == EXPAND or step[0] == WRITE
-    own, shares = _listed(step, lists)
-    if upwards:
-        shares[:] = factor
-    levels, after, count = np.uint64(step[4]), np.uint64(step[5]) * width, np.uint64(shares.size)
-    first, below = np.uint64(step[1]) * width, np.uint64(step[2]) * width
-    for _ in range(step[3]):
-        for i in range(after if after < SHORT else np.uint64(0)):
-            for level in range(levels):
-                cell, part = first + level * after + i, below + np.uint64(own[level]) * after + i
-                value = shares[own[level]] * source[part]
-                flat[cell] = value if is_new else flat[cell] + value
-        for level in range(levels if after >= SHORT else np.uint64(0)):
-            part = below + np.uint64(own[level]) * after
-            _spread(flat, first + level * after, source, part, after, shares[own[level]], is_new)
-        first, below = first + levels * after, below + count * after
 
 
 def _move_short(
     flat: Float, step: Integers, width: Count, after: Count, factor: float, upwards: bool, is_line: bool
 ) -> None:
     """With a few cells after the axis in `flat`, 1-d, or none: then these are lines, side by side."""
-    levels, share, one, four = np.uint64(step[4]), 1 / step[4], np.uint64(1), np.uint64(4)
+    levels, share, one, two, four = np.uint64(step[4]), 1 / step[4], np.uint64(1), np.uint64(2), np.uint64(4)
     start, below = np.uint64(step[1]) * width, np.uint64(step[2]) * width
     before, lines, gap = (1, np.uint64(step[3]), levels) if is_line else (step[3], after, one)
     for _ in range(before):
         first, end = start, below + lines
         while below + four <= end and (levels < LONG or not is_line):
-            _move_four(flat, first, first + levels * after, after, gap, below, share, factor, upwards)
+            stop = first + levels * after
+            sum0, sum1, sum2, sum3 = _sums_of_four(flat, first, stop, after, gap)
+            rest0 = _settle(flat, below, sum0, share, factor, upwards)
+            rest1 = _settle(flat, below + one, sum1, share, factor, upwards)
+            rest2 = _settle(flat, below + two, sum2, share, factor, upwards)
+            rest3 = _settle(flat, below + two + one, sum3, share, factor, upwards)
+            _add_to_four(flat, first, stop, after, gap, (rest0, rest1, rest2, rest3))
             first, below = first + four * gap, below + four
         while below < end:
             total = _sum_of_line(flat, first, levels) if is_line else 0.0
@@ -292,30 +289,6 @@ def _move_short(
                 flat[first + level * after] += rest
             first, below = first + gap, below + one
         start += levels * after
-
-
-def _move_four(
-    flat: Float, first: Count, end: Count, after: Count, gap: Count, below: Count, share: float, factor: float, up: bool
-) -> None:
-    """Four lines in `flat`, 1-d, with such a gap between their starts, none of whose sums waits for another."""
-    two, sum0, sum1, sum2, sum3, cell = gap + gap, 0.0, 0.0, 0.0, 0.0, first
-    while cell < end:
-        sum0 += flat[cell]
-        sum1 += flat[cell + gap]
-        sum2 += flat[cell + two]
-        sum3 += flat[cell + two + gap]
-        cell += after
-    rest0 = _settle(flat, below, sum0, share, factor, up)
-    rest1 = _settle(flat, below + np.uint64(1), sum1, share, factor, up)
-    rest2 = _settle(flat, below + np.uint64(2), sum2, share, factor, up)
-    rest3 = _settle(flat, below + np.uint64(3), sum3, share, factor, up)
-    cell = first
-    while cell < end:
-        flat[cell] += rest0
-        flat[cell + gap] += rest1
-        flat[cell + two] += rest2
-        flat[cell + two + gap] += rest3
-        cell += after
 
 
 def _move_long(flat: Float, step: Integers, width: Count, factor: float, strip: Float, upwards: bool) -> None:
@@ -334,6 +307,29 @@ def _move_long(flat: Float, step: Integers, width: Count, factor: float, strip: 
                 for i in range(size):
                     flat[first + i] += strip[i]
                 first += after
+
+
+def _sums_of_four(flat: Float, cell: Count, end: Count, after: Count, gap: Count) -> Four:
+    """Sums of four lines in `flat`, 1-d, with such a gap between their starts, none of which waits for another."""
+    two, sum0, sum1, sum2, sum3 = gap + gap, 0.0, 0.0, 0.0, 0.0
+    while cell < end:
+        sum0 += flat[cell]
+        sum1 += flat[cell + gap]
+        sum2 += flat[cell + two]
+        sum3 += flat[cell + two + gap]
+        cell += after
+    return sum0, sum1, sum2, sum3
+
+
+def _add_to_four(flat: Float, cell: Count, end: Count, after: Count, gap: Count, added: Four) -> None:
+    """Add a number to all cells of each of four lines in `flat`, 1-d, with such a gap between their starts."""
+    two = gap + gap
+    while cell < end:
+        flat[cell] += added[0]
+        flat[cell + gap] += added[1]
+        flat[cell + two] += added[2]
+        flat[cell + two + gap] += added[3]
+        cell += after
 
 
 def _settle(flat: Float, below: Count, total: float, share: float, factor: float, upwards: bool) -> float:
