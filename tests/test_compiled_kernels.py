@@ -148,16 +148,15 @@ def _weighted_steps(rng: np.random.Generator) -> tuple[Any, ...]:
 
 
 def _sums_of_axes(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Moves that sum out an axis whole, with few cells after it or more than are held at once."""
+    """Moves that sum out an axis whole, with few cells after it or more than are held at once; and a sum by groups."""
     before, levels, after = int(rng.integers(1, 4)), int(rng.integers(1, 9)), int(rng.choice([1, 2, 700]))
     fine = before * levels * after
-    steps = np.array([[0, 0, fine, before, levels, after, -1], [0, 0, fine, 1, before * levels, after, -1]])
-    return (
-        rng.normal(size=(fine + before * after, int(rng.choice([1, 3])))),
-        steps,
-        np.zeros(0, dtype=np.int64),
-        np.zeros(2),
-    )
+    moves = [[0, 0, fine, before, levels, after, -1], [0, 0, fine, 1, before * levels, after, -1]]
+    end = fine + before * after  # of both tables; sums of every second level, and of what is between, lie behind
+    by_group, land = [1, 0, end, before, levels, after, 0], [2, end, fine, 1, 1, before * after, -1]
+    lists = np.array([2, *np.arange(levels) % 2, *[0] * (levels == 1)])
+    cells = rng.normal(size=(end + 2 * before * after, int(rng.choice([1, 3]))))
+    return cells, np.array([*moves, by_group, land]), lists, np.zeros(4)
 
 
 def _tables(rng: np.random.Generator) -> tuple[Any, ...]:

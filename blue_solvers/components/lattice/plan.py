@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache, cached_property, reduce
+from functools import cache, reduce
 from itertools import accumulate, chain
 from math import prod
 from operator import or_
@@ -21,11 +21,11 @@ from operator import or_
 import numpy as np
 
 from blue_solvers.components.grouping import Axes, SchemaAxes
-from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE, sums
+from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, PUT, READ, REDUCE
 from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
 from blue_solvers.components.lattice.sets import places as bit_places
 from blue_solvers.components.lattice.steps import TABLE, Row, StepList, as_rows, in_order_of_tables, rows_of_columns
-from blue_solvers.components.lattice.sweeps import look_at_gaps
+from blue_solvers.components.lattice.sweeps import go_down, look_at_gaps
 from constraint_builders.arrays import Float, Integers
 
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
@@ -140,26 +140,18 @@ class SweepPlan:
         return self._sizes[table]
 
     def disagreement(self, cells: Float) -> float:
-        """Largest difference between a table of cells, (S, K), and the sums of one that it is a part or a margin of."""
-        moves = self.up.steps[(self.up.steps[:, 0] == MOVE) & (self.up.steps[:, 1] < self.copied.start)]
-        gaps = np.zeros(len(moves))
-        look_at_gaps(cells, moves, self.lists, gaps)
-        worst = float(gaps.max(initial=0.0))
-        for fine, coarse, stages in self._compared:
-            found = cells[fine]
-            for before, levels, after, listed in stages:
-                own = np.zeros(levels, np.intp) if listed < 0 else self.lists[listed + 1 : listed + 1 + levels]
-                found = sums(found.reshape(before, levels, after * cells.shape[1]), own, 1 + int(own.max()))
-            worst = float(np.maximum(worst, abs(found.reshape(-1, cells.shape[1]) - cells[coarse]).max(initial=0.0)))
-        return worst
+        """Largest difference between a table of cells, (rooms, K), and sums of one that it is a part or a margin of.
 
-    @cached_property
-    def _compared(self) -> list[tuple[slice, slice, list[Stage]]]:
-        """Where tables are that no move compares, and those that they lead to, and how these are summed."""
-        pairs = [(own, other) for own in self._irregular for other in self.coarser(own)]
-        pairs += [(source, own) for own, source in self.margins.items()]
-        cuts = {own: slice(start, start + self.size_of(own)) for own, start in self.places.items()}
-        return [(cuts[fine], cuts[coarse], self._stages(fine, coarse)) for fine, coarse in pairs]
+        Sums are found where they are going up: in copies and behind all tables.
+        """
+        kind, target = self.up.steps[:, 0], self.up.steps[:, 2]
+        steps = self.up.steps[(kind == REDUCE) | ((kind == MOVE) | (kind == LAND)) & (target < self.copied.start)]
+        gaps = np.zeros(len(steps))
+        look_at_gaps(cells, steps, self.lists, gaps)
+        again = cells.copy() if self.margins else cells[:0]
+        go_down(again, self.sums, self.lists, again)
+        apart = abs(again - cells[: len(again)])[: self.cells]
+        return float(np.maximum(gaps.max(initial=0.0), apart.max(initial=0.0)))
 
     def _with_groups(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""
@@ -244,9 +236,8 @@ class SweepPlan:
         others[regular[:, TABLE]] = False
         others[[self.number[table] for table in self._copies]] = True
         regular = regular[~others[regular[:, TABLE]]]
-        self._irregular = [self.tables[number] for number in np.flatnonzero(others).tolist()]
-        for own in self._irregular:
-            number = self.number[own]
+        for number in np.flatnonzero(others).tolist():
+            own = self.tables[number]
             if own in self._copies:
                 found, lands, spread = self._beside(own)
                 up, first, blocks = [*up, *found, *lands], [*first, *lands], [*blocks, spread]

@@ -60,17 +60,23 @@ def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> No
 
 
 def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
-    """Write by how much the tables in (S, K) that moves lead to differ most from sums of finer ones, (rows,)."""
+    """Write by how much tables in (S, K) differ most from sums of finer ones, (rows,), or what `REDUCE` does."""
     for number, row in enumerate(steps.tolist()):
+        if row[0] == REDUCE:
+            operate(cells, row, lists, 1.0, cells, False)
+            continue
         fine, coarse, own = tables_of(cells, row, lists, cells)
         gaps[number] = abs(sums(fine, own, coarse.shape[1]) - coarse).max(initial=0.0)
 
 
 @compiled(reference=look_at_gaps_in_numpy, inline=False)
 def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
-    """See `look_at_gaps_in_numpy`, of (S, K); of moves that sum out axes whole."""
+    """See `look_at_gaps_in_numpy`, of (S, K); of others than `REDUCE` that sum out axes whole."""
     flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
+        if steps[row, 0] == REDUCE:
+            _reduce(flat, flat, steps[row], width, lists, False)
+            continue
         levels, after, worst = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, 0.0
         first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
         for _ in range(steps[row, 3]):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue
 from blue_solvers.components import LatticeForm, MatrixForm, TreeForm, choice, components_of
-from blue_solvers.components.lattice.plan import TooManyCellsError
+from blue_solvers.components.grouping import axes_in_use
+from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
 from blue_solvers.components.lattice.sets import IntersectionLattice
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem, Schema, compiled, gallery
@@ -277,6 +278,30 @@ def test_copies_of_small_tables_change_no_answer(data: st.DataObject) -> None:
     assert close(form.apply(Y), dense @ Y, np.sqrt(dense.variances()))
     assert form.apply_checked(Y)[1] <= 1e-10
     assert np.allclose(form.variances(), dense.variances(), rtol=1e-9)
+
+
+@every("has_margins", [False, True])
+@every("has_recodes", [False, True])
+def test_a_table_that_is_not_what_others_sum_to_is_noticed(has_recodes: bool, has_margins: bool) -> None:
+    """Whether it is a margin, compared with copies of sums, or with one larger table."""
+    names = [f"v{i}" for i in range(5)]
+    recoded = ["v0 * r", "r"] if has_recodes else []
+    pairs = [" * ".join(own) for own in combinations(names, 2)]
+    schema = Schema(dict.fromkeys(names, 2) | {"w": 4}, recodes={"w": {"r": [0, 0, 1, 1]}})
+    desired = ["detailed", *pairs, *(["v0 * v1 * v2", "v1 * v2 * w"] if has_margins else [])]
+    posed = StructuredProblem.of(in_order(Problem(schema, dict.fromkeys(["detailed", *pairs, *recoded], 1.0), desired)))
+    axes = axes_in_use(posed.schema, posed.tables)
+    observed, wanted = ([axes.of(table) for table in own] for own in (posed.observed_tables, posed.desired_tables))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("blue_solvers.components.lattice.plan.COPIES", 0)
+        plan = SweepPlan(axes, observed, wanted)
+    assert bool(plan.margins) == has_margins
+    assert plan.copied.start < plan.copied.stop
+    for table, place in plan.places.items():
+        cells = np.zeros((plan.cells + plan.most_room, 2))
+        assert plan.disagreement(cells) == 0
+        cells[place + plan.size_of(table) - 1, 1] = 1
+        assert plan.disagreement(cells) == 1, table
 
 
 def test_wide_tables_against_factorisation() -> None:
