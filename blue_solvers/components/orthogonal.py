@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
+from scipy.linalg.lapack import dtrtri
 
 from constraint_builders.arrays import Float, Index
 
@@ -107,7 +108,7 @@ def _by_cholesky(F: Float) -> Roots | None:
         even = F * sizes
         try:
             R = np.linalg.cholesky(even.swapaxes(1, 2) @ even).swapaxes(1, 2)
-            inverse = np.linalg.inv(R)
+            inverse = dtrtri(R[0])[0][None] if len(R) == 1 else np.linalg.inv(R)
         except np.linalg.LinAlgError:
             return None
     if not ((inverse**2).sum(axis=(1, 2)) <= INFLATION * F.shape[2]).all():
