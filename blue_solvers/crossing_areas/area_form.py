@@ -242,20 +242,16 @@ class AlikeLeaves:
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        return self._estimate(Y, lambda form, Y: (form.apply(Y), 0.0))[0]
+        return self.apply_checked(Y)[0]
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and the largest disagreement of areas, or of leaves with their sum."""
-        return self._estimate(Y, lambda form, Y: form.apply_checked(Y))
-
-    def _estimate(self, Y: Float, act: Callable[[Components, Float], tuple[Float, float]]) -> tuple[Float, float]:
-        """P Y, (m, K), and the larger disagreement, by what forms make of vectors."""
         sums, leaves, given = self._sums, self._leaves, self._problem.observed.tables(Y)
         added = {name: sums_of_rows(self._adding, own) for name, own in given.items() if name[0] == self._layer}
-        X, gap = act(self._above, _vector(sums.observed, given | added))
+        X, gap = self._above.apply_checked(_vector(sums.observed, given | added))
         found = sums.desired.tables(X)
         known = {(self._of_sums, name[1]): own for name, own in found.items() if name[0] == self._layer}
-        X, other = act(self._below, _vector(leaves.observed, given | known))
+        X, other = self._below.apply_checked(_vector(leaves.observed, given | known))
         return _vector(self._problem.desired, found | leaves.desired.tables(X)), max(gap, other)
 
     def adjoint(self, V: Float) -> Float:
@@ -272,15 +268,13 @@ class AlikeLeaves:
         found = self._sums.desired.tables(self._above.variances())
         for name, given_sum in self._leaves.desired.tables(self._below.variances()).items():
             found[name] = given_sum + (found[name].T / self._squares).T[self._kinds]
-        return _vector(self._problem.desired, found)
+        return _vector(self._problem.desired, found).ravel()
 
 
 def _vector(layout: Layout, tables: Mapping[Any, Float]) -> Float:
-    """The tables of a layout, each (places, ...) or (places, ..., K), one after the other, (n,) or (n, K)."""
+    """The tables of a layout, each of areas, (n, ..., K), one after the other, (n, K)."""
     sizes = zip(layout.names, layout.sizes.tolist(), strict=True)
-    return np.concatenate(
-        [tables[name].reshape(n, *tables[name].shape[len(layout.shape(name)) :]) for name, n in sizes]
-    )
+    return np.concatenate([tables[name].reshape(size, -1) for name, size in sizes])
 
 
 def form_of_areas(problem: Problem) -> Components:
