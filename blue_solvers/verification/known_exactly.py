@@ -36,6 +36,7 @@ MOST_FACTORED = 500  # rows of what is known exactly, whose products are factore
 DIRECTIONS = 4
 FIXED = 1e-9  # of what a direction moves: less is rounding, the figure is known exactly
 MARGIN = 0.9
+GONE = 16 * ROUNDING  # of the largest of a leaf's shares: less is rounding of what was moved to other tables
 CLEAN = 1e-10  # of what a direction moves: what it may change of what is known exactly
 
 
@@ -147,7 +148,9 @@ def _moved(margins: CommonMargins, shares: sparse.csr_array) -> sparse.coo_array
     used, step = np.flatnonzero(np.diff(by_leaf.indptr)), PIECE // margins.free.size + 1
     moved, count = [sparse.csr_array((0, margins.free.size))], 0
     for here in (used[start : start + step] for start in range(0, used.size, step)):
-        moved.append(sparse.csr_array(margins.moved(by_leaf[here].toarray()[None])[0][0]))
+        own = margins.moved(by_leaf[here].toarray()[None])[0][0]
+        own[abs(own) < GONE * abs(own).max(axis=1, keepdims=True)] = 0.0
+        moved.append(sparse.csr_array(own))
         count += moved[-1].nnz
         if count > MOST_SHARES:
             break

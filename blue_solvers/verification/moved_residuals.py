@@ -205,14 +205,15 @@ class MovedResiduals:
                 share = self._taken.of(placed, some.here, shares.get(id(placed)))
                 if share is not None:
                     self._leave(placed, some.here, share)
+            cells = said[0] + said[1]  # of a difference of large ones the second part is no rounding of the first
             if some.told is not None:
                 before = self.totals.returned.get(level.name, 0.0)
-                self.totals.returned[level.name] = before + weighed(said[0], variance)
+                self.totals.returned[level.name] = before + weighed(cells, variance)
                 continue
             if some.empty.size:
-                said[0][variance == 0] = 0.0
+                cells[variance == 0] = 0.0
             for columns, holding in zip(level.columns, level.own, strict=True):
-                self._leave(holding, some.here, said[0][:, columns])
+                self._leave(holding, some.here, cells[:, columns])
         for number, level in enumerate(self.places.levels):
             here = self.places.here[number]
             for placed in level.level_tables if self.places.inner[number].size else ():

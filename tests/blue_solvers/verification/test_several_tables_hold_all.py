@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy import linalg
 from scipy.sparse.linalg import lsqr
 
 from blue_solvers import Estimate, blue, estimate
-from blue_solvers.verification import certificate, certify, holding_tables
+from blue_solvers.verification import certificate, certify, holding_tables, known_exactly
 from blue_solvers.verification import problem_places as problem_places_of
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.problem_places import problem_places
@@ -21,7 +22,9 @@ from constraint_builders import Areas, Problem, Schema, Spine, joint
 from constraint_builders.description.table import parse_table
 from noise_mechanisms import add_noise
 from tests.blue_solvers.verification.answers import Case, moved, spoilt
+from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import invented_areas
@@ -191,6 +194,34 @@ def test_many_tables_are_proved_as_closely_as_few(exactly: bool) -> None:
     assert proof.bound < 1e-8
     wrong = x + 1e-3 * blue(problem).matvec(np.sqrt(problem.variances) * rng.standard_normal(x.size))
     assert certify(problem, y, wrong).bound > 1e-4
+
+
+@every("multiplier", [0.0, 1e17])
+def test_cells_known_exactly_in_a_table_that_is_not(multiplier: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of such a cell nothing is left to other tables: whatever it is multiplied by, bounds are not below the error."""
+    multipliers = known_exactly.KnownExactly._multipliers
+    monkeypatch.setattr(
+        known_exactly.KnownExactly, "_multipliers", lambda self, rho: multipliers(self, rho) + multiplier
+    )
+    noise = {
+        "a": 0.0,
+        "c": 0.0,
+        "b": 9.0,
+        "b * c": 9.0,
+        "a * b": np.array([[0.5, 0.5], [0.5, 0.5], [0.0, 0.5]]),
+        "a * c": np.array([[9.0, 100.0], [100.0, 9.0], [100.0, 100.0]]),
+    }
+    problem, rng = Problem(Schema({"a": 3, "b": 2, "c": 2}), noise), np.random.default_rng(5)
+    M, v, noisy = problem.marginal_matrix().toarray(), problem.variances, ~problem.exact
+    for _ in range(12):
+        y = M @ rng.integers(0, 40, 12) + np.sqrt(v) * rng.standard_normal(v.size)
+        best, _ = least_squares(M, v, y, M)
+        off = M @ linalg.null_space(M[~noisy]) @ rng.standard_normal(7)
+        error = np.linalg.norm(off[noisy] / np.sqrt(v[noisy]))
+        bound = certify(problem, y, best + off).bound
+        assert bound is not None
+        assert bound >= error * (1 - 1e-9)
+        assert multiplier or bound <= 1.3 * error
 
 
 def two_products(leaves: int) -> Problem:
