@@ -66,8 +66,7 @@ class AreaForm:
     groupings : sequence of Grouping, optional
         How the variables are divided, at least as finely as by its own tables, which are the default.
     added : ndarray, (areas,), optional
-        To how many times its variance by its own tables alone that of an area is added: it needs no more digits than
-        that leaves.
+        To what at least the variance of a cell of an area is added: it needs no more digits than that leaves.
     """
 
     def __init__(
@@ -148,16 +147,10 @@ class AreaForm:
 
     def _variances_once(self, estimate: ConstrainedEstimate) -> Float:
         """Of the desired layout of a shared problem, (m,)."""
-        problem, added, precisions = estimate.problem, list[Float](), np.zeros(self._added.size)
-        members, observed = problem.domain.areas.members, problem.observed
-        with np.errstate(divide="ignore"):
-            for i, level in enumerate(problem.observed_levels):
-                own = problem.variances[observed.block(i)].reshape(members[level].size, -1)
-                precisions[members[level]] += 1 / own.min(axis=1)
-        for level, size in zip(problem.desired_levels, problem.desired.sizes.tolist(), strict=True):
-            own = self._added[members[level]] / np.maximum(precisions[members[level]], np.finfo(float).tiny)
-            added.append(np.repeat(own, size // own.size))
-        return estimate.variances(np.concatenate(added))
+        problem, members = estimate.problem, self._problem.domain.areas.members
+        blocks = zip(problem.desired_levels, problem.desired.sizes.tolist(), strict=True)
+        own = [np.repeat(self._added[members[level]], size // members[level].size) for level, size in blocks]
+        return estimate.variances(np.concatenate(own))
 
 
 class TablesInSlots:
@@ -232,7 +225,8 @@ class AlikeLeaves:
         summed = {table: noise[first] * counts for table, noise in given[layer].items()}
         self._sums = Problem(schema, given | {layer: summed}, wanted, areas=places)
         added = np.zeros(places.size)
-        added[places.members[places.level_index(layer)]] = counts - 1.0
+        with np.errstate(divide="ignore"):  # no cell is known better than by as much of every table of its leaf
+            added[places.members[places.level_index(layer)]] = (counts - 1) / sum([1 / own for own in summed.values()])
         self._above = AreaForm(self._sums, added=added)
         parent = np.concatenate([[-1], np.zeros(counts.size, dtype=np.intp), 1 + kinds])
         spine = Spine(parent, np.repeat(["", self._of_sums, layer], [1, counts.size, kinds.size]).tolist())
