@@ -68,9 +68,11 @@ class CutVariables:
 
     def _number(self, cut: Index) -> int:
         """Of a cut, (levels,), which is put among the others."""
-        found = next((i for i, own in enumerate(self.cuts) if np.array_equal(own, cut)), len(self.cuts))
-        self.cuts += [cut] * (found == len(self.cuts))
-        return found
+        for number, own in enumerate(self.cuts):
+            if np.array_equal(own, cut):
+                return number
+        self.cuts.append(cut)
+        return len(self.cuts) - 1
 
     def groups_within(self, i: int, j: int) -> Index:
         """For every group of a cut the one of another that it is in."""
