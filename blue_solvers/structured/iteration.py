@@ -57,6 +57,7 @@ from constraint_builders.arrays import Flags, Float
 SWEEPS = 6  # two or three are taken
 RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of P' would be all that is iterated on
 SHOWN = 1e-4  # of a residual, which a correction may leave whose size is an error
+UNTOLD = 1e-19  # of a correction's square in the structured noise: nothing tells of what is told less, but rounding
 HELPED = 0.5  # of a residual: a correction that leaves more met rounding
 EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be further off is not called exact
 LEAST_ERROR = 1e-3  # of the least deviation: a functional of unit length that is not known is never known better
@@ -274,7 +275,7 @@ class NearestStructuredEstimate(Prepared):
         """X of `_solve`, (kept, K), with corrections as long as they help; its errors, (K,), in units of the noise.
 
         An error is as large as what corrects it. Where cells were not measured a residual shows less: by how little
-        others tell of them. Then the iterations of all corrections.
+        others tell of them; of those that nothing tells of there is none. Then the iterations of all corrections.
         """
         best, least, steps = X, np.full(X.shape[1], np.inf), 0
         for _ in range(SWEEPS):
@@ -283,7 +284,8 @@ class NearestStructuredEstimate(Prepared):
             Z, taken, _ = conjugate_gradients(
                 self._information, left, self._precondition, lambda R, _: self._sizes(R), goal, self._max_iterations
             )
-            errors, steps = np.sqrt(np.maximum(_products(left, Z), 0.0)), steps + taken
+            squares, steps = np.maximum(_products(left, Z), 0.0), steps + taken
+            errors = np.sqrt(np.where(squares > UNTOLD * _products(Z, self._inverse_S * Z), squares, 0.0))
             helped = ((errors < HELPED * least) & (errors > aim)).any()
             best, least = np.where(errors < least, X, best), np.minimum(errors, least)
             if not helped:

@@ -243,3 +243,15 @@ def test_cells_not_measured_beside_well_known_ones_are_found_or_not_called_exact
     off = (abs(found - exact @ y) / np.sqrt(exact.variances())).max()
     assert off < 1e-8 or not info.exact
     assert off < 1e-8 or known < 1e-6
+
+
+def test_cells_that_nothing_tells_of_leave_an_answer_exact() -> None:
+    """What is left in their directions is rounding, and was taken for errors of .002 standard errors of the others."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        detailed = np.where(rng.random((4, 5)) < 0.4, np.inf, 1.0)
+        problem = Problem(Schema({"a": 4, "b": 5}), {"total": 1.0, "a": 1.0, "detailed": detailed}, ["total", "a"])
+        y = np.where(problem.unmeasured, 0.0, rng.integers(0, 40, problem.observed.size))
+        found, info = blue(problem, SOLVER).apply(y)
+        np.testing.assert_allclose(found, blue(problem, "dense") @ y, rtol=1e-11)
+        assert info.exact
