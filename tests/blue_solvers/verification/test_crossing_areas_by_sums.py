@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
+from blue_solvers.errors import UnsupportedProblemError
 from blue_solvers.verification import certificate, certify
 from blue_solvers.verification.known_exactly import LeafSums
 from blue_solvers.verification.problem_places import claims, problem_places
@@ -35,10 +36,11 @@ def nothing_is_listed() -> Iterator[None]:
 
 
 def crossing(seed: int, kind: Kind) -> tuple[Invented, Problem]:
-    """The first problem of areas that do not nest, whose tables are held by one of the leaves."""
+    """The first problem of areas that do not nest, whose tables are held by one of the leaves, and which is solved."""
     for found, problem in taken(range(seed, seed + 400), kind):
-        with suppress(NotCertifiedError):
+        with suppress(NotCertifiedError, UnsupportedProblemError):
             if problem.tree is None and len(problem_places(problem).levels[-1].tables) == 1:
+                blue(problem.observing()) @ found.y  # one in thousands is refused: rounding of weights would decide
                 return found, problem
     raise AssertionError("no invention crosses")
 
@@ -59,6 +61,7 @@ def test_right_answers_are_proved(kind: Kind, seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @examples(30, 5)
 @given(seed=st.integers(0, 50_000))
+@example(seed=855)  # which begins at one that is refused
 @example(seed=384)  # figures that are 0 by what the areas are, with nothing known exactly
 @example(seed=2341)
 def test_no_figure_is_further_off_than_the_bound(kind: Kind, seed: int) -> None:
