@@ -13,7 +13,7 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -86,8 +86,8 @@ class AreaForm:
             component_estimate(problem, groupings, self._slots, own, made)
             for own in shared_problems(groupings, self._slots, told)
         ]
-        self._added = np.zeros(problem.domain.areas.size) if added is None else added
-        self._variances = cache(self._variances_once)
+        added = np.zeros(problem.domain.areas.size) if added is None else added
+        self._variances = cache(partial(_variances_beside, [added[own] for own in problem.domain.areas.members]))
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -145,12 +145,13 @@ class AreaForm:
         """Of every component variances over the desired layout of the problem that they share."""
         return [self._variances(own.estimate)] * len(own.components)
 
-    def _variances_once(self, estimate: ConstrainedEstimate) -> Float:
-        """Of the desired layout of a shared problem, (m,)."""
-        problem, members = estimate.problem, self._problem.domain.areas.members
-        blocks = zip(problem.desired_levels, problem.desired.sizes.tolist(), strict=True)
-        own = [np.repeat(self._added[members[level]], size // members[level].size) for level, size in blocks]
-        return estimate.variances(np.concatenate(own))
+
+def _variances_beside(added: Sequence[Float], estimate: ConstrainedEstimate) -> Float:
+    """Of the desired layout of a shared problem, (m,); to those of each layer is added as much, (areas of it,)."""
+    problem = estimate.problem
+    blocks = zip(problem.desired_levels, problem.desired.sizes.tolist(), strict=True)
+    own = [np.repeat(added[level], size // added[level].size) for level, size in blocks]
+    return estimate.variances(np.concatenate(own))
 
 
 class TablesInSlots:

@@ -1,6 +1,8 @@
 """Areas that nest, overlap and cross: every solver beside exact arithmetic, every law, and a proof of every answer."""
 
+import gc
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -208,6 +210,18 @@ CROSSED = Areas(8, {"Region": [0, 0, 0, 0, 1, 1, 1, 1], "Product": ["x", "y"] * 
 def crossing(**options: object) -> Problem:
     observed = {"Region": {"a": 2.0, "detailed": 3.0}, "Product": {"total": 0.5}, "Leaf": {"detailed": 9.0}}
     return Problem(SCHEMA, observed, areas=CROSSED, desired="all", **options)  # type: ignore[arg-type]
+
+
+def test_what_is_prepared_goes_with_what_holds_it() -> None:
+    P = blue(crossing(), "areas")
+    P.variances()
+    estimate = weakref.ref(P._prepared._method._shared[0].estimate)  # type: ignore[attr-defined]
+    gc.disable()
+    try:
+        del P
+        assert estimate() is None
+    finally:
+        gc.enable()
 
 
 def test_components_that_the_same_tables_see_share_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
