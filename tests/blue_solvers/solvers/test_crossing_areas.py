@@ -15,7 +15,7 @@ from scipy import sparse
 
 from blue_solvers import UnsupportedProblemError, blue
 from blue_solvers.crossing_areas import area_form, component_problem
-from blue_solvers.crossing_areas.area_form import LEAST_ALIKE, AreaForm, alike_leaves
+from blue_solvers.crossing_areas.area_form import AreaForm, alike_leaves
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
 from tests.helpers.effort import examples
@@ -170,9 +170,10 @@ def test_areas_are_solved_for_over_sums_of_leaves_that_are_alike(seed: int) -> N
     problem = invented.description.problem()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(area_form, "LEAST_CELLS", 0)
+        patch.setattr(area_form, "LEAST_ALIKE", 2)
         alike = alike_leaves(problem)
         assert alike is not None
-        assert LEAST_ALIKE * np.unique(alike[1]).size <= alike[1].size
+        assert 2 * np.unique(alike[1]).size <= alike[1].size
         require_right(invented, "areas")
         P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
         Y = np.random.default_rng(seed + 1).standard_normal((problem.observed.size, 2))
@@ -189,6 +190,8 @@ def test_which_leaves_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     many = Problem(SCHEMA, given, wanted, areas=areas)
     assert alike_leaves(many) is None  # of few cells
     monkeypatch.setattr(area_form, "LEAST_CELLS", 0)
+    assert alike_leaves(many) is None  # two of a kind, which take longer so
+    monkeypatch.setattr(area_form, "LEAST_ALIKE", 2)
     layer, kinds = alike_leaves(many) or ("", np.zeros(0))
     assert layer == "Leaf"
     assert kinds.tolist() == [0, 0, 1, 0, 2, 2, 3, 3]
