@@ -182,8 +182,10 @@ def misspelt(source: Source, name: str, beside: Sequence[str] | None = None) -> 
     pairs = (own for own in alike if often * times[own[0]] <= times[own[1]])
 
     def may_be(label: str, other: str) -> bool:
-        if not beside or not much_alike(label, other):
-            return beside is None and much_alike(label, other)
+        if not much_alike(label, other):
+            return False
+        if not beside:  # no row may be absent, or nothing else tells rows apart
+            return beside is None
         rows, others = (source.frame.filter(labels == own).select(beside) for own in (label, other))
         return rows.join(others, on=beside, how="semi", nulls_equal=True).is_empty()
 
