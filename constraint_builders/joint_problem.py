@@ -243,7 +243,8 @@ def _sources(products: Mapping[str, Problem]) -> SourceValues | None:
         return None
     found, start = [], 0
     for name, own in products.items():
-        found.append((own.sources or SourceValues.unknown(np.flatnonzero(~own.unmeasured))).within(name, start))
+        known = own.sources or SourceValues.unknown(np.flatnonzero(~own.unmeasured))
+        found.append(known.within(name, start))
         start += own.observed.size
     return SourceValues.joined(found)
 

@@ -94,4 +94,5 @@ def _weights(stage: Stage, T: sparse.csr_array, nothing: float, units: Float) ->
 
 def desired_sums(problem: Problem) -> sparse.csr_array:
     """The sparse matrix T, (m, n), that makes the desired cells from a consistent estimate of the observed ones."""
-    return sparse.csr_array(problem.completed_transpose(sparse.csr_array(problem.sums.entries()).T).T)
+    sums = sparse.csr_array(problem.sums.entries())
+    return sparse.csr_array(problem.completed_transpose(sums.T).T)

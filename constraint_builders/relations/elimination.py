@@ -120,7 +120,8 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
         if not rows.size:
             break
         pivots = work[rows]
-        pivots = scaled(pivots, 1 / np.asarray(pivots[np.arange(rows.size), chosen]).ravel())
+        values = np.asarray(pivots[np.arange(rows.size), chosen]).ravel()
+        pivots = scaled(pivots, 1 / values)
         keep = _others(work.shape[0], rows)
         pivot_rows.append(row_ids[rows])
         pivot_columns.append(chosen)

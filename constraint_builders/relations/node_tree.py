@@ -170,7 +170,8 @@ class TreeSums:
         tree = self.tree
         covered = (tree.child_counts > 0) & ~self.rest
         for members in reversed(tree.members):
-            parents = tree.parent[members[~(has[members] | covered[members])]]
+            known = has[members] | covered[members]
+            parents = tree.parent[members[~known]]
             covered[parents[parents >= 0]] = False
         return covered
 

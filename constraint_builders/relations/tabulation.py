@@ -126,7 +126,8 @@ class SumsOfMeasured:
         for i in np.argsort([-observed.size for observed in m.observed_tables], kind="stable").tolist():
             if refines(self._schema, m.observed_tables[i], table):
                 members = spine.members[m.observed_levels[i]]
-                source[members[~m.unmeasured[m.observed.block(i)].reshape(members.size, -1).any(axis=1)]] = i
+                lacking = m.unmeasured[m.observed.block(i)].reshape(members.size, -1).any(axis=1)
+                source[members[~lacking]] = i
         composed, known = compose(spine, source >= 0)
         members = spine.members[level]
         if not known[members].all():

@@ -60,7 +60,7 @@ def go_down(cells: Float, steps: Integers, lists: Integers, values: Float) -> No
 
 
 def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
-    """Write by how much tables in (S, K) differ most from sums of finer ones, (rows,), or what `REDUCE` does."""
+    """Write by how much tables in (S, K) differ most from sums of finer ones, (rows,); `REDUCE` makes these sums."""
     for number, row in enumerate(steps.tolist()):
         if row[0] == REDUCE:
             operate(cells, row, lists, 1.0, cells, False)
@@ -71,7 +71,7 @@ def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: 
 
 @compiled(reference=look_at_gaps_in_numpy, inline=False)
 def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
-    """See `look_at_gaps_in_numpy`, of (S, K); of others than `REDUCE` that sum out axes whole."""
+    """See `look_at_gaps_in_numpy`, of (S, K); rows other than `REDUCE` sum out axes whole."""
     flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
     for row in range(steps.shape[0]):
         if steps[row, 0] == REDUCE:
