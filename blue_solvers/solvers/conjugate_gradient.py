@@ -17,7 +17,7 @@ from blue_solvers.structured.iteration import NearestStructuredEstimate
 from blue_solvers.structured.nearest import why_no_structure
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 USUAL = 1e-10
@@ -235,10 +235,8 @@ def _multigrid_cycle(equations: Equations) -> Product:
     ImportError
         If pyamg is not installed.
     """
-    try:
+    with needing("multigrid needs pyamg", "multigrid", "use another solver, such as 'auto'"):
         import pyamg
-    except ImportError as error:
-        raise missing_extra("multigrid needs pyamg", "multigrid", "use another solver, such as 'auto'") from error
     deviations = equations.deviations[:, None]
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(SEED)  # noqa: NPY002

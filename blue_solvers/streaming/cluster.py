@@ -16,12 +16,10 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
-from constraint_builders.extras import missing_extra
+from constraint_builders.extras import needing
 
-try:
+with needing("a cluster needs Dask", "cluster"):
     from distributed import Client, Future
-except ImportError as error:
-    raise missing_extra("a cluster needs Dask", "cluster") from error
 
 from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.results.checksums import DamagedError
