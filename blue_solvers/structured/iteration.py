@@ -56,8 +56,8 @@ from constraint_builders.arrays import Flags, Float
 
 SWEEPS = 6  # two or three are taken
 RESTART = 1e-11  # of a residual: below it, rounding that leaves the range of P' would be all that is iterated on
-SHOWN = 1e-4  # of a residual, which a correction may leave whose size is an error
-UNTOLD = 1e-19  # of a correction's square in the structured noise: nothing tells of what is told less, but rounding
+SHOWN = 1e-4  # of a residual, that a correction may leave which is to show how large the error is
+UNTOLD = 1e-19  # of a correction's square in the structured noise: what measurements say less of, rounding alone does
 HELPED = 0.5  # of a residual: a correction that leaves more met rounding
 EXACT_WITHIN = 1e-8  # standard errors, beside rounding: an estimate that may be further off is not called exact
 LEAST_ERROR = 1e-3  # of the least deviation: a functional of unit length that is not known is never known better

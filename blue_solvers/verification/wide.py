@@ -153,7 +153,7 @@ class Separated:
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int]]:
-        """Numbers of tables, from one on and up to another, whose cells are squared at a time: few need less memory."""
+        """First and end of tables, by number, whose cells are squared at a time: few take less memory than all."""
         piece = self.tables.offsets // PIECE
         return [*pairwise([*np.flatnonzero(np.diff(piece[:-1], prepend=-1)).tolist(), piece.size - 1])]
 

@@ -48,7 +48,8 @@ class GramSchmidt:
         """
         depth = np.zeros(self.denominators.size, dtype=np.intp)
         for i in reversed(range(depth.size)):
-            depth[i] = 1 + depth[i + 1 + np.flatnonzero(self.numerators[i, i + 1 :])].max(initial=-1)
+            later = np.flatnonzero(self.numerators[i, i + 1 :])
+            depth[i] = 1 + depth[i + 1 + later].max(initial=-1)
         return [np.flatnonzero(depth == level) for level in range(depth.max(initial=-1) + 1)]
 
     @cached_property
