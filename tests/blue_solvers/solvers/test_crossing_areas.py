@@ -177,6 +177,8 @@ def test_areas_are_solved_for_over_sums_of_leaves_that_are_alike(seed: int) -> N
         require_right(invented, "areas")
         P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
         Y = np.random.default_rng(seed + 1).standard_normal((problem.observed.size, 2))
+        errors, noise = (np.sqrt(own)[:, None] for own in (P.variances(), problem.variances))
+    V, Y = V / np.where(errors > 0, errors, 1), Y * np.where(noise > 0, noise, 1)  # in standard errors
     np.testing.assert_allclose((P.T @ V).T @ Y, V.T @ (P @ Y), rtol=1e-9, atol=1e-9)
 
 
