@@ -142,7 +142,8 @@ class SweepPlan:
     def disagreement(self, cells: Float) -> float:
         """Largest difference between a table of cells, (rooms, K), and sums of one that it is a part or a margin of.
 
-        Sums are found where they are going up: in copies and behind all tables.
+        Sums are found where they are going up: in copies and behind all tables. Tables of one component, which are sums
+        of the same numbers (`GroupMixing`), are not compared with one another.
         """
         kind, target = self.up.steps[:, 0], self.up.steps[:, 2]
         steps = self.up.steps[(kind == REDUCE) | ((kind == MOVE) | (kind == LAND)) & (target < self.copied.start)]
