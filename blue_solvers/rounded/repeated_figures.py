@@ -25,12 +25,16 @@ class RepeatedFigures:
     ----------
     law : PublishedCount
     pairs, agreeing : int
-        Each figure but the first of a cell beside the one before, and how many of them are the same.
+        Each figure but the first of a cell beside the one before, and how many of them are the same. Two zeros are no
+        pair: of a count of 0 they are the same whoever published them.
+    cells : int
+        How many cells the pairs are of: where a remainder is 0 all figures of a cell agree, however many there are.
     """
 
     law: PublishedCount
     pairs: int
     agreeing: int
+    cells: int
 
     @property
     def share(self) -> float:
@@ -44,7 +48,7 @@ class RepeatedFigures:
         if not self.pairs or expected == 1:
             return UNSURE
         if self.agreeing == self.pairs:
-            return COPIES if self.pairs * np.log(expected) < np.log(SURE) else UNSURE
+            return COPIES if self.cells * np.log(expected) < np.log(SURE) else UNSURE
         return OWN if bdtrc(self.agreeing, self.pairs, expected) > SURE else UNSURE
 
     def __str__(self) -> str:
@@ -86,8 +90,9 @@ def repeated_figures(problem: Problem, y: ArrayLike) -> RepeatedFigures:
     figures = PublishedFigures.of(problem, problem.observed.flat(y, "y"))
     order = np.argsort(figures.cell, kind="stable")
     cell, values = figures.cell[order], figures.values[order]
-    others = cell[1:] == cell[:-1]
-    return RepeatedFigures(figures.law, int(others.sum()), int((values[1:] == values[:-1])[others].sum()))
+    pair = (cell[1:] == cell[:-1]) & ((values[1:] != 0) | (values[:-1] != 0))
+    agreeing, cells = pair & (values[1:] == values[:-1]), np.unique(cell[1:][pair])
+    return RepeatedFigures(figures.law, int(pair.sum()), int(agreeing.sum()), cells.size)
 
 
 def merged_copies(problem: Problem, y: ArrayLike) -> tuple[Problem, Float]:

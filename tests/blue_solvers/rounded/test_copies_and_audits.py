@@ -40,6 +40,26 @@ def test_copies_are_told_from_measurements_of_their_own(law: PublishedCount) -> 
     assert "450 of 450 repeated figures agree (100.0 %" in str(alike)
 
 
+def _figures_of(law: PublishedCount, counts: list[float], times: int, rng: np.random.Generator) -> pl.DataFrame:
+    """Each count published so many times by itself."""
+    labels = pl.DataFrame({"area": [f"a{i}" for i in range(len(counts))]})
+    return pl.concat(
+        labels.with_columns(value=pl.Series(law.publish(counts, rng)), source=pl.lit(f"t{number}"))
+        for number in range(times)
+    )
+
+
+@pytest.mark.parametrize(("counts", "times"), [([0.0] * 200 + [7.0], 2), ([30.0, 60.0], 60)], ids=["zeros", "totals"])
+def test_figures_that_hardly_could_differ_are_not_called_copies(counts: list[float], times: int) -> None:
+    """Counts of 0 are always published as 0; totals in many tables agree in all of them where their remainder is 0."""
+    law, rng = RandomRounding(3), np.random.default_rng(0)
+    verdicts = set()
+    for _ in range(20):
+        frame = _figures_of(law, counts, times, rng)
+        verdicts.add(repeated_figures(*read_tables(frame, noise=law)).verdict)
+    assert "copies of one measurement" not in verdicts
+
+
 def test_conventional_rounding_of_copies_tells_nothing() -> None:
     assert repeated_figures(*_copies(Rounding(5), 3, False)).verdict == "cannot be told"
 
