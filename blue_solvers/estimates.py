@@ -286,7 +286,8 @@ class Estimate:
 
         x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
-        return fit_of_estimate(P.problem, self.y, x, P.variances(), replicate=replicate, draws=draws or 1, rng=rng)
+        given = P.problem, self.y, x, P.variances()
+        return fit_of_estimate(*given, replicate=replicate, draws=draws or 1, rng=rng, apply=P.__matmul__)
 
     fit = former_method("fit", goodness_of_fit)
 

@@ -15,8 +15,8 @@ import numpy as np
 from blue_solvers.estimates import Estimate
 from blue_solvers.least_squares.worth import operator_from, redundancies
 from blue_solvers.operator import BlueOperator
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED, Outlier
-from blue_solvers.verification.probabilities import of_largest
+from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.probabilities import Outlier, of_largest
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.noise import IndependentNoise

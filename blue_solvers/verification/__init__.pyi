@@ -3,7 +3,7 @@ from blue_solvers.verification.certificate import certify as certify
 from blue_solvers.verification.fit_of_parts import FitOfParts as FitOfParts
 from blue_solvers.verification.fit_of_parts import fit_of_geography as fit_of_geography
 from blue_solvers.verification.goodness_of_fit import Fit as Fit
-from blue_solvers.verification.goodness_of_fit import Outlier as Outlier
 from blue_solvers.verification.goodness_of_fit import fit_of_estimate as fit_of_estimate
+from blue_solvers.verification.probabilities import Outlier as Outlier
 from blue_solvers.verification.variance_bounds import VarianceBounds as VarianceBounds
 from blue_solvers.verification.variance_bounds import certify_variances as certify_variances

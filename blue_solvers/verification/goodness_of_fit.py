@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
+from blue_solvers.verification.correlated_residuals import CorrelatedResiduals
 from blue_solvers.verification.probabilities import (
     FitOfCells,
+    Outlier,
     ResidualReplicates,
     by_name,
     of_chi_square,
@@ -43,36 +44,6 @@ CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
 REASONS = ("checked by others", "known exactly", "not measured", "nothing else that was measured checks it")
 
 
-class Outlier(NamedTuple):
-    """A measured cell, what the others say of it, and how likely that is.
-
-    Attributes
-    ----------
-    table : str or tuple
-    cell : tuple of int
-        With a spine its first number is the geounit's within its geolevel.
-    value, expected : float
-        What was published, and what all other measurements predict.
-    residual : float
-        Studentised.
-    probability : float
-        Of a residual as large among all cells that are checked, if all noise is as declared.
-    source : str
-        Who measured it, where several sources did.
-    labels : str
-        Of the cell, such as ``(age=3, sex=male)`` or ``(node=north)``; its indices where it has none.
-    """
-
-    table: Name
-    cell: tuple[int, ...]
-    value: float
-    expected: float
-    residual: float
-    probability: float
-    source: str = ""
-    labels: str = ""
-
-
 @dataclass(frozen=True)
 class Fit:
     """How measurements agree with their declared noise.
@@ -95,7 +66,8 @@ class Fit:
     status : ndarray of int8, (N,)
         Why, as a position in `REASONS`.
     redundancy : ndarray, (N,)
-        Which share of an error in the measurement shows in its residual: 1 - Var(estimate) / variance.
+        1 - Var(estimate) / variance: of noise without correlations which share of an error in the measurement shows in
+        its residual.
     squares : ndarray, (N,)
         Every measurement's e^2 / variance.
     replicates : ResidualReplicates or None
@@ -103,6 +75,8 @@ class Fit:
         How far rounding may have moved a residual, in counts; those of replicates are rounded as noise alone is.
     sources : SourceValues or None
         Whose measurements these are, where they are not one for each cell.
+    correlated : CorrelatedResiduals or None
+        What else is known of residuals whose noise is correlated.
     """
 
     problem: Problem
@@ -117,6 +91,7 @@ class Fit:
     replicates: ResidualReplicates | None = None
     rounding: float = 0.0
     sources: SourceValues | None = None
+    correlated: CorrelatedResiduals | None = None
 
     @property
     def values(self) -> Float:
@@ -187,14 +162,13 @@ class Fit:
         tables; elsewhere it is the largest that it can be, so that z is never too far from 0.
         """
         layout = self.problem.observed
-        numbers = np.arange(len(layout.names))
-        statistic, expectation = self._together(np.repeat(numbers, layout.sizes), numbers.size)
-        deviation = np.sqrt(2 * expectation)
+        numbers = np.repeat(np.arange(len(layout.names)), layout.sizes)
+        statistic, expectation, deviation = self._together(numbers, len(layout.names))
         if self.replicates is not None:
             of_draws = self.replicates.tables.std(axis=0, ddof=1)
             deviation = np.where(of_draws > 0, of_draws, deviation)  # all noise may be 0
             expectation = self.replicates.tables.mean(axis=0)
-        elif self.sources is None and (exact := table_deviations(self.problem)) is not None:
+        elif self.sources is self.correlated is None and (exact := table_deviations(self.problem)) is not None:
             deviation = exact
         return by_name(layout.names, statistic, expectation, deviation)
 
@@ -203,7 +177,8 @@ class Fit:
         """All measurements of every source, where several measured some cell; z is never too far from 0."""
         if self.sources is None:
             return {}
-        return by_name(self.sources.names, *self._sums(self.sources.source, len(self.sources.names)))
+        sums = self._sums(self.sources.source, len(self.sources.names))
+        return by_name(self.sources.names, *sums, np.sqrt(2 * sums[1]))
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
@@ -218,12 +193,15 @@ class Fit:
         places = self._places()
         tables = zip(self.problem.observed_levels, self.problem.observed_tables, strict=True)
         number = np.concatenate([np.repeat(places.members[level], table.size) for level, table in tables])
-        sums = self._together(number, places.size)
-        return np.array([*sums, z_of(*sums, np.sqrt(2 * sums[1]))])
+        statistic, expectation, deviation = self._together(number, places.size)
+        return np.array([statistic, expectation, z_of(statistic, expectation, deviation)])
 
-    def _together(self, number: Index, count: int) -> tuple[Float, Float]:
-        """Statistic and expectation of so many lots, `number`, (n,), saying of every observed cell in which it is."""
-        return self._sums(number if self.sources is None else number[self.sources.cell], count)
+    def _together(self, number: Index, count: int) -> tuple[Float, Float, Float]:
+        """Statistic, expectation and largest deviation of so many lots, `number`, (n,), saying which a cell is in."""
+        statistic, expectation = self._sums(number if self.sources is None else number[self.sources.cell], count)
+        if self.correlated is None:
+            return statistic, expectation, np.sqrt(2 * expectation)
+        return statistic, expectation, self.correlated.deviations(number, expectation)
 
     def _sums(self, number: Index, count: int) -> tuple[Float, Float]:
         """The same, `number`, (N,), saying it of every measurement."""
@@ -280,8 +258,10 @@ class Fit:
         """
         each = -np.expm1(np.log1p(-share(level, "level")) / max(self.checked, 1))
         distance = float(scipy.special.ndtri(share(power, "power")) - scipy.special.ndtri(each / 2))
-        sd = np.sqrt(np.where(self.status == CHECKED, self.variances, np.inf))
-        return sd * distance * np.sqrt(reciprocal(np.where(self.status == CHECKED, self.redundancy, 1.0)))
+        shown = self.redundancy if self.correlated is None else abs(self.correlated.shown())
+        seen = (self.status == CHECKED) & (shown > LEAST_CHECKED)
+        sd = np.sqrt(np.where(seen, self.variances, np.inf))
+        return sd * distance * np.where(seen, np.sqrt(self.redundancy) * reciprocal(shown), 1.0)
 
     def __str__(self) -> str:
         verdict = "fits" if self.p_value_beyond > 0.001 else "does not fit"
@@ -309,6 +289,8 @@ class Fit:
         layout, position, residual = self.problem.observed, self.cell(i), float(self.residuals[i])
         value = float(self.published[i])
         left = float(residual * np.sqrt(self.variances[i] / self.redundancy[i]))
+        if self.correlated is not None:
+            left = self.correlated.from_others(i)
         if self.replicates is None:
             probability = of_largest(abs(residual), self.checked)
         else:
@@ -328,6 +310,7 @@ def fit_of_estimate(
     replicate: Callable[[np.random.Generator], Float] | None = None,
     draws: int = 200,
     rng: np.random.Generator | int | None = None,
+    apply: Callable[[Float], Float] | None = None,
 ) -> Fit:
     """Test the measurements against the noise that they claim. No solver takes part.
 
@@ -344,6 +327,9 @@ def fit_of_estimate(
     draws : int
     rng : Generator or int, optional
         What `replicate` draws from.
+    apply : callable, optional
+        The estimate of columns over the observed layout, (n, K), without an offset: by it outliers of correlated noise
+        are compared with what others predict.
 
     Returns
     -------
@@ -394,6 +380,7 @@ def fit_of_estimate(
         slack = noise.slack(statistic, rounding)
         above, below = share_beyond(found.totals, statistic - slack), share_beyond(-found.totals, -statistic - slack)
         p_value = min(1.0, 2 * min(above, below))
+    own = None if problem.covariance is None else CorrelatedResiduals(noise, e, apply)
     return Fit(
-        problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources
+        problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources, own
     )

@@ -11,6 +11,37 @@ import scipy  # which takes its parts when they are named: `special` costs more 
 
 from blue_solvers.verification.weighed_noise import WeighedNoise, reciprocal
 from constraint_builders.arrays import Float, Index
+from constraint_builders.description.layout import Name
+
+
+class Outlier(NamedTuple):
+    """A measured cell, what the others say of it, and how likely that is.
+
+    Attributes
+    ----------
+    table : str or tuple
+    cell : tuple of int
+        With a spine its first number is the geounit's within its geolevel.
+    value, expected : float
+        What was published, and what all other measurements predict; NaN where that is not known.
+    residual : float
+        Studentised.
+    probability : float
+        Of a residual as large among all cells that are checked, if all noise is as declared.
+    source : str
+        Who measured it, where several sources did.
+    labels : str
+        Of the cell, such as ``(age=3, sex=male)`` or ``(node=north)``; its indices where it has none.
+    """
+
+    table: Name
+    cell: tuple[int, ...]
+    value: float
+    expected: float
+    residual: float
+    probability: float
+    source: str = ""
+    labels: str = ""
 
 
 class FitOfCells(NamedTuple):

@@ -1,9 +1,13 @@
 """The fit test: right under its own law, and finds planted errors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 from scipy.stats import kstest, norm
 
 from blue_solvers import blue
@@ -81,6 +85,54 @@ def test_degrees_of_freedom_are_the_noisy_cells_less_what_they_estimate(seed: in
     fit = fitted(problem, y)
     assert fit.degrees_of_freedom == noisy.sum() - estimated
     assert 0 <= fit.p_value <= 1
+
+
+def _covariance(kind: str, size: int, rng: np.random.Generator) -> tuple[Any, np.ndarray]:
+    """One of a kind, and its entries: what is shared is larger than what cells have of their own."""
+    own, shared = rng.uniform(0.5, 2, size), rng.normal(0, 2, (size, 2))
+    if kind == "low rank":
+        return LowRankPlusDiagonal(own, shared), np.diag(own) + shared @ shared.T
+    entries = np.diag(own) + shared @ shared.T
+    if kind == "sparse":
+        return sparse.csr_array(entries), entries
+    operator = aslinearoperator(entries)
+    operator.solve = lambda V: np.linalg.solve(entries, V)
+    return operator, entries
+
+
+@examples(30, 10)
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["sparse", "low rank", "operator"]))
+def test_correlated_measurements_are_told_what_others_predict(seed: int, kind: str) -> None:
+    """Each beside an estimate from all others and the noise that it shares with them; errors as residuals show them.
+
+    And the deviations of tables, which are none smaller than those of dense algebra.
+    """
+    rng = np.random.default_rng(seed)
+    schema = Schema({"a": 2, "b": 3})
+    layout = Problem(schema, {"a": 1.0, "b": 1.0, "detailed": 1.0})
+    covariance, Sigma = _covariance(kind, layout.observed.size, rng)
+    problem, M = layout.with_covariance(covariance), layout.marginal_matrix().toarray()
+    y = M @ rng.poisson(30, 6) + np.linalg.cholesky(Sigma) @ rng.normal(size=len(M))
+    fit = blue(problem).estimate(y, certify=False).goodness_of_fit()
+    for position, outlier in zip(fit.furthest(20), fit.outliers(20), strict=True):
+        rest = np.arange(len(M)) != position
+        K = np.linalg.inv(Sigma[np.ix_(rest, rest)])
+        found = np.linalg.lstsq(np.linalg.cholesky(K).T @ M[rest], np.linalg.cholesky(K).T @ y[rest], rcond=None)[0]
+        predicted = M[position] @ found + Sigma[position, rest] @ K @ (y[rest] - M[rest] @ found)
+        assert outlier.expected == pytest.approx(predicted, rel=1e-6)
+    K = np.linalg.inv(Sigma)
+    left = np.eye(len(M)) - M @ np.linalg.solve(M.T @ K @ M, M.T @ K)
+    C = left @ Sigma @ left.T
+    distance = norm.ppf(0.8) - norm.ppf((1 - 0.95 ** (1 / fit.checked)) / 2)
+    np.testing.assert_allclose(
+        fit.minimal_detectable_error(), distance * np.sqrt(np.diag(C)) / abs(np.diag(left)), rtol=1e-6
+    )
+    for name, part in fit.by_table.items():
+        cells = problem.observed.slice(name)
+        R = C[cells, cells] / np.sqrt(np.outer(np.diag(Sigma)[cells], np.diag(Sigma)[cells]))
+        off = part.statistic - part.expectation
+        assert abs(part.z) <= abs(off) / np.sqrt(2 * (R**2).sum()) * (1 + 1e-9)
+        assert abs(part.z) >= abs(off) / (np.sqrt(2) * part.expectation) * (1 - 1e-9)
 
 
 def test_deviations_of_tables_equal_dense_algebra() -> None:
