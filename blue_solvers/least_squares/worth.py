@@ -132,20 +132,60 @@ def greedy_set(P: Answer, target: Any, candidates: Any, variances: ArrayLike, co
     shared, own, rounding = _with_targets(operator, W, C), candidate_variances(operator, C), _rounding(operator, C)
     chosen, gains, most = np.zeros(count, dtype=np.intp), np.zeros(count), _variance_of_all(operator, W)
     earlier = np.zeros((count, C.shape[0]))  # what candidates have in common with those chosen, in units of their noise
+    errors = _Errors(operator, W, count)
     for step in range(count):
         each = _gains(shared, own + noise, rounding, most)
         each[chosen[:step]] = -1.0
         best = int(each.argmax())
         if not each[best] > 0:
             return GreedySet(chosen[:step], gains[:step])
-        chosen[step], gains[step] = best, each[best]
-        column = C @ _columns(operator, sparse.csc_array(C[[best]].T))[:, 0]
+        candidate = sparse.csc_array(C[[best]].T)
+        chosen[step], gains[step] = best, errors.gain(candidate, float(noise[best]))
+        column = C @ _columns(operator, candidate)[:, 0]
         column = np.where(np.isfinite(own), column, 0.0) - earlier[:step].T @ earlier[:step, best]
         spread = np.sqrt(noise[best] + own[best])
         earlier[step] = column / spread
         shared = shared - np.outer(earlier[step], shared[best] / spread)
         own = np.maximum(own - earlier[step] ** 2, 0.0)
     return GreedySet(chosen, gains)
+
+
+class _Errors:
+    """Errors of the estimates of targets, as weights of the noise in all that is measured.
+
+    Their variances are sums of squares, which keep their digits where a candidate leaves little of a variance.
+    """
+
+    def __init__(self, operator: BlueOperator, W: sparse.csc_array, count: int) -> None:
+        self._operator, self._count = operator, count
+        self._chosen = list[tuple[Float, Float, float, float]]()
+        self._targets = self._of(W)
+
+    def gain(self, candidate: sparse.csc_array, noise: float) -> float:
+        """By how much the variances of all targets are less with one more candidate, (m, 1), which is measured now."""
+        own, size = self._of(candidate), self._operator.shape[1]
+        moved = np.concatenate([self._operator.problem.noise_covariance @ own[:size], own[size:]])
+        variance = float(own[:, 0] @ moved[:, 0]) + noise
+        before = moved.T @ self._targets
+        self._chosen.append((own, moved, variance, noise))
+        self._targets = self._with_chosen(self._targets, len(self._chosen) - 1)
+        return float(np.square(before).sum() / variance)
+
+    def _of(self, W: sparse.csc_array) -> Float:
+        """Weights, (n + count, K), of the errors of functionals, (m, K); the noise of what is chosen comes last."""
+        weights = np.asarray(self._operator.T @ W.toarray())
+        weights = np.concatenate([weights, np.zeros((self._count, weights.shape[1]))])
+        for number in range(len(self._chosen)):
+            weights = self._with_chosen(weights, number)
+        return weights
+
+    def _with_chosen(self, weights: Float, number: int) -> Float:
+        """Weights of errors, (n + count, K), once a candidate is measured too that was chosen."""
+        own, moved, variance, noise = self._chosen[number]
+        share = moved.T @ weights / variance
+        weights = weights - own * share
+        weights[self._operator.shape[1] + number] += np.sqrt(noise) * share[0]
+        return weights
 
 
 def worth_dropping(P: Answer, target: Any) -> Float:

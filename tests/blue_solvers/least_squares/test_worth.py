@@ -172,6 +172,21 @@ def test_greedy_sets_add_up_and_lose_little(designs: int) -> None:
     assert np.mean(np.array(shares) > 1 - 1e-9) > 0.7
 
 
+@pytest.mark.parametrize("kind", ["leaves", "tables", "correlated"])
+def test_gains_keep_their_digits_after_one_that_leaves_little(kind: str) -> None:
+    """A figure of variance v measured anew with variance s gains v^2 / (v + s), and has v s / (v + s) then."""
+    before, noise = 1e7, [2e-6, 3e-6, 1e-5, 4e-5, 1e3]
+    problem = Problem(Schema({"a": 2}), {"a": [before, 1.0]})
+    P: Any = blue(problem) if kind == "tables" else least_squares(np.eye(2), [0.0, 0.0], [before, 1.0])
+    if kind == "correlated":
+        P = least_squares(np.eye(2), [0.0, 0.0], np.array([[before, 1.0], [1.0, 2.0]]))
+    found, left = greedy_set(P, [1, 0], np.tile([1.0, 0], (5, 1)), noise, 5), before
+    assert found.chosen.tolist() == [0, 1, 2, 3, 4]
+    for gain, s in zip(found.gains.tolist(), noise, strict=True):
+        assert gain == pytest.approx(left**2 / (left + s), rel=1e-9)
+        left = left * s / (left + s)
+
+
 def test_ten_thousand_candidates_are_looked_at_together() -> None:
     rng = np.random.default_rng(1)
     S = sparse.csr_array(sparse.vstack([differences(np.array([(i // 2, i + 1) for i in range(400)]), 401)]))
