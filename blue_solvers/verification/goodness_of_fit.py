@@ -159,7 +159,7 @@ class Fit:
         """Every observed table, with a spine at every geolevel.
 
         Without replicates the standard deviation is exact for plain tables of one place with equal variances within
-        tables; elsewhere it is the largest that it can be, so that z is never too far from 0.
+        tables; elsewhere it is the largest that it can be of Gaussian noise, so that z is never too far from 0.
         """
         layout = self.problem.observed
         numbers = np.repeat(np.arange(len(layout.names)), layout.sizes)
@@ -174,7 +174,7 @@ class Fit:
 
     @cached_property
     def by_source(self) -> dict[str, FitOfCells]:
-        """All measurements of every source, where several measured some cell; z is never too far from 0."""
+        """All measurements of every source, where several measured some cell; z as that of tables."""
         if self.sources is None:
             return {}
         sums = self._sums(self.sources.source, len(self.sources.names))
