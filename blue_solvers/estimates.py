@@ -284,9 +284,9 @@ class Estimate:
             noise = draw(P.problem.noise.law, sources.variances, generator, 1)[:, 0]
             return noise - (P @ sources.combined(noise, self.y.size))[sources.cell]
 
-        x = P @ self.y + P.offset if self.observed is None else np.where(np.isnan(self.observed), self.y, self.observed)
+        x = P @ P.problem.noise.published(self.y) + P.offset if self.observed is None else self.observed
         replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
-        given = P.problem, self.y, x, P.variances()
+        given = P.problem, self.y, np.where(np.isnan(x), self.y, x), P.variances()
         return fit_of_estimate(*given, replicate=replicate, draws=draws or 1, rng=rng, apply=P.__matmul__)
 
     fit = former_method("fit", goodness_of_fit)

@@ -141,7 +141,8 @@ class BlueOperator(OverLayouts):
     solver : Solver
         As configured; pickling keeps it and the problem without its truth, and prepares again when loaded.
     offset : ndarray, (m,)
-        Constant part of the estimate: zero unless the equations have a right-hand side.
+        Constant part of the estimate: zero unless the equations have a right-hand side, or the law of figures that were
+        published adds something on average.
     """
 
     def __init__(self, problem: Problem, solver: Solver, prepared: Prepared) -> None:
@@ -150,9 +151,12 @@ class BlueOperator(OverLayouts):
         self.solver = solver
         self._prepared = prepared
         self.offset = prepared.offset
-        self.offset.flags.writeable = False
         self._require_finite = partial(refuse_not_finite, problem)
         self._seconds = 0.0  # of the processor, that preparing took
+        law = problem.noise.law
+        if not isinstance(law, str) and law.mean:
+            self.offset = self.offset - self @ problem.noise.published(np.zeros(self.shape[1]))
+        self.offset.flags.writeable = False
 
     def _matmat(self, X: Float) -> Float:
         Y = self._readable(X)
@@ -305,7 +309,8 @@ class BlueOperator(OverLayouts):
         """The estimate, (m,), and its report, with what its tables disagree by."""
         start, columns = time.perf_counter(), self._readable(y[:, None])
         X, info = self._told(columns, partial(refuse_unusable, self.problem), checked=True)
-        x = X[:, 0] + self.offset if self.offset.any() or np.may_share_memory(X, y) else X[:, 0]
+        offset = self._prepared.offset  # y is less what its law adds on average
+        x = X[:, 0] + offset if offset.any() or np.may_share_memory(X, y) else X[:, 0]
         violation = self._prepared.violation(columns) if info.violation is None else info.violation
         refuse_disagreement(self.problem, y, violation or 0.0)
         return x, replace(info, violation=violation, seconds=time.perf_counter() - start)

@@ -139,7 +139,7 @@ class _Residuals:
     def __init__(self, operator: BlueOperator, y: Float) -> None:
         self._operator, self._y, self._problem = operator, y, operator.problem
         noisy = ~self._problem.exact & ~self._problem.unmeasured
-        x = operator @ y + operator.offset
+        x = operator @ self._problem.noise.published(y) + operator.offset
         self._noise = np.where(noisy, self._problem.variances, 1.0)
         self._left, self._residuals = noisy, np.where(noisy, y - x, 0.0)
         self._redundancy = redundancies(operator, noisy)

@@ -143,7 +143,7 @@ def inverted_intervals(
     multiple = normal_multiple(half)
     tests = _Tests(problem, values, multiple**2, half, draws, random_generator(rng), bounds)
     P = given.operator if isinstance(given, Estimate) else blue(problem)
-    centres = (P @ values + P.offset)[places]
+    centres = (P @ problem.noise.published(values) + P.offset)[places]
     errors = np.sqrt(np.maximum(P.variances()[places], 0))
     low, high = (own[places].tolist() for own in (limits(problem, values) if bounds is None else tests.limits()))
     each = zip(places.tolist(), centres.tolist(), errors.tolist(), low, high, strict=True)

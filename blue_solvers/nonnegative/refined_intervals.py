@@ -143,7 +143,7 @@ def coverage(
         raise ValueError("truth holds NaN or infinite counts: give the true values of cells that were not measured too")
     problem.check_truth(true)
     y, P = _measured(problem, true, draws, rng), blue(problem)
-    unbiased = P @ problem.noise.centred(y) + P.offset[:, None]
+    unbiased = P @ y + P.offset[:, None]
     width = normal_multiple(confidence_level) * np.sqrt(np.maximum(P.variances(), 0))[:, None]
     fitted = method(problem, y).desired
     wanted = problem.tabulate(true[:, None])

@@ -112,7 +112,7 @@ def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) ->
 def estimate(P: BlueOperator, y: ArrayLike) -> Float:
     """P y + offset, (m,) or (m, K); `ValueError` for values that no table can hold."""
     values = P.problem.observed.flat(y, "y")
-    linear = P.dot(P.problem.noise.centred(values))
+    linear = P.dot(values)
     P.problem.check_vector(values)
     return linear + (P.offset if linear.ndim == 1 else P.offset[:, None])
 
