@@ -141,8 +141,7 @@ class BlueOperator(OverLayouts):
     solver : Solver
         As configured; pickling keeps it and the problem without its truth, and prepares again when loaded.
     offset : ndarray, (m,)
-        Constant part of the estimate: zero unless the equations have a right-hand side, or the law of figures that were
-        published adds something on average.
+        Constant part of the estimate: what right-hand sides of equations add, less what the law of figures does.
     """
 
     def __init__(self, problem: Problem, solver: Solver, prepared: Prepared) -> None:
@@ -153,8 +152,7 @@ class BlueOperator(OverLayouts):
         self.offset = prepared.offset
         self._require_finite = partial(refuse_not_finite, problem)
         self._seconds = 0.0  # of the processor, that preparing took
-        law = problem.noise.law
-        if not isinstance(law, str) and law.mean:
+        if getattr(problem.noise.law, "mean", 0):  # that of figures which were published
             self.offset = self.offset - self @ problem.noise.published(np.zeros(self.shape[1]))
         self.offset.flags.writeable = False
 
@@ -246,7 +244,7 @@ class BlueOperator(OverLayouts):
         if self._is_over_observed:
             return self._certifier.certify(y, values)
         if observed is None:
-            observed = self.over_observed.estimate(y).values
+            observed = self.over_observed.estimate(self.problem.noise.published(y)).values
         observed = self.problem.observed.flat(observed, "observed")
         assumed = self.problem.unmeasured & ~self.problem.determined.unmeasured  # each is its own estimate
         return self._certifier.closest(y, np.where(assumed, y, observed), values)
@@ -306,11 +304,10 @@ class BlueOperator(OverLayouts):
         return rescaled(apply, columns, require_finite), reports[0]
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
-        """The estimate, (m,), and its report, with what its tables disagree by."""
+        """The estimate, (m,), of y less what its law adds, and its report, with what its tables disagree by."""
         start, columns = time.perf_counter(), self._readable(y[:, None])
         X, info = self._told(columns, partial(refuse_unusable, self.problem), checked=True)
-        offset = self._prepared.offset  # y is less what its law adds on average
-        x = X[:, 0] + offset if offset.any() or np.may_share_memory(X, y) else X[:, 0]
+        x = X[:, 0] + offset if (offset := self._prepared.offset).any() or np.may_share_memory(X, y) else X[:, 0]
         violation = self._prepared.violation(columns) if info.violation is None else info.violation
         refuse_disagreement(self.problem, y, violation or 0.0)
         return x, replace(info, violation=violation, seconds=time.perf_counter() - start)
@@ -333,9 +330,7 @@ class BlueOperator(OverLayouts):
     @cached_property
     def over_observed(self) -> BlueOperator:
         """The operator, by the same solver, whose desired tables are the observed ones."""
-        if self._is_over_observed:
-            return self
-        return blue(self.problem.determined.observing(), self.solver)
+        return self if self._is_over_observed else blue(self.problem.determined.observing(), self.solver)
 
     @property
     def _is_over_observed(self) -> bool:
