@@ -141,6 +141,7 @@ class ExactMinTrace(SetParameters):
             series, step = np.argwhere(~np.isfinite(self.y_hat))[0].tolist()
             raise ValueError(f"y_hat of series {series} at step {step} is {self.y_hat[series, step]}: give a number")
         self._sample = read_sample(y_insample, y_hat_insample, self.y_hat.shape)
+        self._by_steps = y_hat_insample is not None and np.ndim(y_hat_insample) == 3
         self.errors = self._errors()
         correlated = self.errors.variances is None
         weighing = {"covariance": self.errors.covariance} if correlated else {"variances": self.errors.variances}
@@ -368,7 +369,7 @@ class ExactMinTrace(SetParameters):
         of_weights = ~np.isnan(residuals[..., 0].sum(axis=0))
         kept = np.flatnonzero(np.compress(of_weights, whole))
         values, residuals, scales = values[:, whole], residuals[:, whole], None
-        if self.sigmah is not None and residuals.shape[2] == 1:
+        if self.sigmah is not None and not self._by_steps:
             own = self.errors
             if not own.absolute:  # weights alone: residuals say how large errors are
                 own = error_covariance("wls_var", self.S, self._sample[1][..., 0], self.ridge)

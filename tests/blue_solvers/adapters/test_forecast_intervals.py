@@ -70,6 +70,9 @@ def test_steps_of_their_own(method: str, intervals: str) -> None:
     ratio = np.diff(found["quantiles"], axis=2) / np.diff(alike["quantiles"], axis=2)
     np.testing.assert_allclose(ratio[:, :, 0], np.broadcast_to([1, 2, 1], (9, HORIZON)), rtol=1e-7)
     np.testing.assert_array_equal(found["mean"], alike["mean"])
+    one, own = y_hat[:, :1], ExactMinTrace(method)  # a single step of its own is one too, whatever the base intervals
+    short = own.fit_predict(GROUPED, one, values, steps[..., :1], deviations()[:, :1], **ask)  # type: ignore[arg-type]
+    np.testing.assert_allclose(short["quantiles"][:, 0], found["quantiles"][:, 0], rtol=1e-7)
 
 
 @every("method", ["ols", "wls_struct", "wls_var"])
