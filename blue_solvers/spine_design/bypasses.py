@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blue_solvers.spine_design.block_functionals import BlockFunctionals, CellSpace, read_functionals
-from blue_solvers.spine_design.contributions import Triple, cell_space, determined, share_information
+from blue_solvers.spine_design.contributions import Triple, cell_space, determined, determines, share_information
 from blue_solvers.spine_design.objective import Guide, Objective, read_weights, schedules, score
 from constraint_builders.arrays import Float
 from constraint_builders.budget import Measure
@@ -71,8 +71,8 @@ def optimise_bypasses(
     Parameters
     ----------
     strategy : Strategy
-        Not bypassed, with all leaves measured. Geounits of a level without query shares are left alone, since those in
-        their place would be measured at that level.
+        Not bypassed, with all leaves measured. Geounits are left alone whose level has no query shares, or tables that
+        would not determine the leaves: those in their place would be measured at that level.
     schema : Schema
     entities : Entities or BlockFunctionals
         Of entities, their totals.
@@ -142,6 +142,7 @@ class _BypassSearch:
         self._heirs: list[list[int]] = [[] for _ in self._parent]
         self._variance_of: dict[tuple[int, Fraction], Float] = {}
         self._gather(strategy.spine)
+        self._determines = [determines(self._information_of(level, Fraction(1))) for level in range(len(spine.levels))]
         measurable = [bool(strategy.query_shares.get(level)) for level in spine.levels]
         self._from_below = sorted((i for i, below in enumerate(self._heirs) if below), key=lambda i: -self._level[i])
         self._candidates = [geounit for geounit in self._from_below[:-1] if measurable[self._level[geounit]]]
@@ -207,7 +208,7 @@ class _BypassSearch:
 
     def bypass_what_improves_all(self, measure: Measure) -> None:
         """Bypass as Algorithm 3 does, below the root."""
-        for geounit in self._candidates:
+        for geounit in filter(self._keeps_leaves, self._candidates):
             of_heirs = [self._share[heir] for heir in self._heirs[geounit] for _ in range(self._number(heir))]
             if bypassing_improves(self._share[geounit], of_heirs, measure):
                 self._accept(geounit, *self._effect(geounit))
@@ -217,11 +218,17 @@ class _BypassSearch:
 
     def _try(self, geounit: int, guide: Guide) -> bool:
         """Bypass a geounit if that lowers the guide."""
+        if not self._keeps_leaves(geounit):
+            return False
         variances, changed = self._effect(geounit)
         if not guide.lowers(self.variances, variances):
             return False
         self._accept(geounit, variances, changed)
         return True
+
+    def _keeps_leaves(self, geounit: int) -> bool:
+        """Whether the tables of its level determine the leaves that would come in its place, if any would."""
+        return self._determines[self._level[geounit]] or self._leaves.keys().isdisjoint(self._heirs[geounit])
 
     def _effect(self, geounit: int) -> tuple[Float, dict[int, Triple]]:
         """The variances if a geounit were bypassed, and the sums that would change."""

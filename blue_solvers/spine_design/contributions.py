@@ -208,13 +208,18 @@ def determined(information: Float, level: str) -> Float:
             f"nothing is measured at {level!r}, in a leaf: functionals of its geounits are not estimable; give the "
             "lowest geolevel a share"
         )
-    sizes = np.linalg.eigvalsh(information)
-    if sizes[0] <= LEAST_INFORMATION * sizes[-1]:
+    if not determines(information):
         raise ValueError(
             f"the tables measured at {level!r}, in the leaves, do not determine all that the functionals and the other "
             "tables tie together: measure the detailed table there"
         )
     return inverse(information)
+
+
+def determines(information: Float) -> bool:
+    """Whether information, (d, d), leaves nothing open."""
+    sizes = np.linalg.eigvalsh(information)
+    return bool(sizes[0] > LEAST_INFORMATION * sizes[-1])
 
 
 def _gather(spine: Spine, level: int) -> sparse.csr_array:

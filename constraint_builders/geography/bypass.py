@@ -56,6 +56,7 @@ def bypassing_improves(parent: Fraction, children: Sequence[Fraction], measure: 
 def bypass(strategy: Strategy, *, bypass_cutoff: int | None = None, forced: Collection[str] = ()) -> Strategy:
     """Bypass every geounit for which that improves or leaves unchanged all estimates (Algorithm 3).
 
+    It does where tables and query shares are those of the level below; elsewhere `compare_spines` says what it does.
     One pass from the level above the leaves up to the root. The root must stay one geounit: it is bypassed only where
     it has a single child.
 

@@ -230,6 +230,25 @@ def test_chosen_bypasses_lower_the_objective_at_the_same_loss(objective, measure
     assert improved >= 0.75 * trees
 
 
+@every("measure", ["zcdp", "pure"])
+def test_geounits_are_left_alone_whose_tables_would_not_determine_the_leaves(measure):
+    """Totals alone are measured above the blocks, whose sexes are asked for."""
+    rng, bypassed = np.random.default_rng(5), 0
+    for _ in range(4):
+        spine = random_spine(rng, 4, 3)
+        entities, shares = random_entities(rng, leaves(spine).size, 4), dict.fromkeys(spine.levels, Fraction(1, 5))
+        tables = {level: {"total": 1} for level in spine.levels}
+        tables[spine.levels[-1]] = {"total": "1/2", "detailed": "1/2"}
+        strategy = Strategy.from_levels(spine, 2, shares, tables, measure)
+        result = optimise_bypasses(strategy, SCHEMA, BlockFunctionals.of_entities(entities, SCHEMA, "sex"))
+        found = entity_variances(result.strategy, SCHEMA, entities, "sex", solver="cholesky")
+        assert result.variances == pytest.approx(found.ravel(), rel=1e-8)
+        assert result.objective <= result.start
+        assert result.strategy.loss == strategy.loss == 2
+        bypassed += len(result.bypassed)
+    assert bypassed
+
+
 def nearly_geounits(rng, spine, count):
     """Entities that differ from geounits of the spine by few blocks."""
     contains = blocks_below(spine)[rng.choice(spine.size, count)]
