@@ -65,7 +65,8 @@ def intervals(
     ------
     ValueError
         For an unknown method, a level outside (0, 1), draws where none or too few are given, an rng that is none, an
-        unreadable y, or one whose exact values contradict one another.
+        unreadable y, or one whose exact values contradict one another; of whole counts where weights of areas, or of
+        nodes, leave sums that are not, or below 0.
 
     Examples
     --------
@@ -75,6 +76,8 @@ def intervals(
     (array([ 4.,  7., 15., 29.]), array([ 6.,  9., 17., 31.]))
     """
     P = as_operator(P)
+    if integer:
+        _refuse_other_sums(P.problem)
     half = half_widths(P, confidence_level, method, draws, rng, progress)
     centre = estimate(P, y)
     half = half if centre.ndim == 1 else half[:, None]
@@ -187,6 +190,19 @@ def refine_to_integers(lower: ArrayLike, upper: ArrayLike) -> tuple[Float, Float
     if np.isnan(low).any() or np.isnan(high).any():
         raise ValueError("lower or upper holds NaN: give numbers, or infinite bounds where there are none")
     return np.maximum(np.ceil(low - _slack(low)), 0.0), np.floor(high + _slack(high))
+
+
+def _refuse_other_sums(problem: Problem) -> None:
+    """`ValueError` where an area, or a node, weighs counts so that its sum need not be whole, or not below 0."""
+    if not problem.has_weights or (problem.summing is not None and problem.desired is not problem.observed):
+        return
+    weights = (problem.leaves_of(0) if problem.areas is None else problem.areas.incidence).data
+    other = (weights < 0) | (weights != np.rint(weights))
+    if other.any():
+        raise ValueError(
+            f"integer=True: an area, or a node, weighs counts by {weights[other][0]:g}, whose sum may be no whole "
+            "number of 0 or more: leave it out, or cut intervals by refine_intervals"
+        )
 
 
 def _slack(bound: Float) -> Float:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from blue_solvers import SeaBlue, blue
+from blue_solvers.least_squares import least_squares
 from blue_solvers.uncertainty import (
     LargestErrors,
     Replicates,
@@ -21,7 +22,7 @@ from blue_solvers.uncertainty import (
     refine_to_integers,
 )
 from blue_solvers.uncertainty.largest_errors import keep_largest, keep_largest_in_numpy
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Areas, Problem, Schema, gallery
 from constraint_builders.compiled import has_numba
 from noise_mechanisms import draw_noise
 from tests.blue_solvers.uncertainty.checks import check_coverage
@@ -281,6 +282,25 @@ def test_bounds_within_rounding_of_a_whole_number_count_as_it(size, off):
         assert (low, high) == (size + 1, size)
     else:
         assert (low, high) == (size, size - 1)
+
+
+@every("weights", [[1, -1], [0.5, 0.5]])
+def test_sums_that_are_no_counts_are_not_refined_to_whole_ones(weights):
+    """A difference may be below 0, half a sum is broken: the interval of the first would come back empty."""
+    areas = Problem(
+        Schema({"unit": 1}), {"R": {"total": 0.1}, "Leaf": {"total": 4.0}}, areas=Areas(2, {"R": [weights]})
+    )
+    nodes = Problem.from_summing_matrix([weights, [1, 0], [0, 1]], [0.1, 4.0, 4.0])
+    for problem in (areas, nodes):
+        y = [np.dot(weights, [10.0, 25.0]), 10.0, 25.0]
+        lower, upper = intervals(problem, y)
+        assert (lower[0], upper[0]) != (np.ceil(lower[0]), np.floor(upper[0]))
+        refuses(f"weighs counts by {weights[1]:g}", intervals, problem, y, integer=True)
+    leaves = least_squares([weights, [1, 0], [0, 1]], y, [0.1, 4.0, 4.0])
+    low, high = intervals(leaves.operator, y, integer=True)
+    assert (low == np.rint(low)).all()
+    assert (low <= [10, 25]).all()
+    assert (high >= [10, 25]).all()
 
 
 def test_bounds_and_errors_that_are_none_are_refused():
