@@ -12,6 +12,7 @@ comes. Exact variances are selected entries of the inverse from the same equatio
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import combinations
@@ -26,7 +27,7 @@ from blue_solvers.components.conditioning import NO_CELLS, conditioned
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import StructuredProblem, equal_variances
-from blue_solvers.components.tree.tree_form import sums_of_rows
+from blue_solvers.components.tree.tree_form import chunks, sums_of_rows
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import (
     MOST_NUMBERS,
@@ -35,9 +36,7 @@ from blue_solvers.crossing_areas.component_problem import (
     Key,
     TableSlots,
     component_estimate,
-    gathered,
     shared_problems,
-    spread,
 )
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -122,12 +121,12 @@ class AreaForm:
         def carry(part: tuple[ComponentEstimate, slice]) -> None:
             own, run = part
             source, target = (own.observed, own.desired)[:: -1 if back else 1]
-            spread(target, found, run, act(own, gathered(source, given, run)))
+            target.spread(result, run, act(own, source.gather(given, run)))
 
         with Workers(X.nbytes + result.nbytes) as workers:
-            given, found = tables[0].slots(X, workers), tables[1].blocks(result)
+            given = tables[0].slots(X, workers)
             workers.for_each(carry, [(own, run) for own in self._shared for run in own.runs(given)])
-            tables[1].to_cells(found, workers)
+            tables[1].to_cells(result, workers)
         return result
 
     def variances(self) -> Float:
@@ -136,7 +135,7 @@ class AreaForm:
         by_group = [np.zeros((size // own.size, *own.groups)) for own, size in zip(tables, sizes, strict=True)]
         for own in self._shared:
             for component, found in zip(own.components, self._variances_of(own), strict=True):
-                for part in own.desired:
+                for part in own.desired.parts:
                     by_group[part.block] += tables[part.block].shared(found[part.place], component)
         every = (slots.spread_groups(own).ravel() for slots, own in zip(tables, by_group, strict=True))
         return np.concatenate([np.zeros(0), *every])
@@ -160,25 +159,22 @@ class TablesInSlots:
     def __init__(self, layout: Layout, tables: Sequence[TableSlots]) -> None:
         self._layout, self.tables, self.size = layout, tables, layout.size
 
-    def blocks(self, X: Float) -> list[Float]:
-        """The tables of vectors, (n, K), in their place, each (areas, cells, K)."""
-        return [X[self._layout.block(i)].reshape(-1, own.size, X.shape[1]) for i, own in enumerate(self.tables)]
-
-    def slots(self, X: Float, workers: Workers) -> list[Float]:
+    def slots(self, X: Float, workers: Workers) -> Float:
         """From cells, (n, K), a copy."""
-        blocks = self.blocks(np.array(X, order="C"))
-        workers.for_each(lambda part: part[0].to_slots(part[1]), self._parts(blocks))
-        return blocks
+        slots = np.array(X, order="C")
+        workers.for_each(lambda part: part[0].to_slots(part[1]), self._parts(slots))
+        return slots
 
-    def to_cells(self, slots: list[Float], workers: Workers) -> None:
-        """The inverse, and the transpose, in their place, each (areas, cells, K)."""
+    def to_cells(self, slots: Float, workers: Workers) -> None:
+        """The inverse, and the transpose, of slots, (n, K), in their place."""
         workers.for_each(lambda part: part[0].to_cells(part[1]), self._parts(slots))
 
-    def _parts(self, blocks: list[Float]) -> Iterator[tuple[Basis, Float]]:
-        """Some areas of a table at a time, (areas, *shape, K), with its basis; tables are (areas, cells, K)."""
-        for own, block in zip(self.tables, blocks, strict=True):
-            for part in np.array_split(block, 1 + block.size // MOST_NUMBERS):
-                yield own.basis, part.reshape(len(part), *own.shape, block.shape[-1])
+    def _parts(self, X: Float) -> Iterator[tuple[Basis, Float]]:
+        """Some areas of a table at a time, (areas, *shape, K), with its basis, of all tables, (n, K)."""
+        for i, own in enumerate(self.tables):
+            block = X[self._layout.block(i)].reshape(-1, *own.shape, X.shape[1])
+            for some in chunks(len(block), max(1, MOST_NUMBERS * len(block) // block.size)):
+                yield own.basis, block[some]
 
 
 def subsets(sets: Iterable[Iterable[int]]) -> list[Contrasts]:
@@ -236,26 +232,41 @@ class AlikeLeaves:
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
-        return self.apply_checked(Y)[0]
+        return self._estimate(Y)[0]
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and the largest disagreement of areas, or of leaves with their sum."""
-        sums, leaves, given = self._sums, self._leaves, self._problem.observed.tables(Y)
-        added = {name: sums_of_rows(self._adding, own) for name, own in given.items() if name[0] == self._layer}
-        X, gap = self._above.apply_checked(_vector(sums.observed, given | added))
-        found = sums.desired.tables(X)
-        known = {(self._of_sums, name[1]): own for name, own in found.items() if name[0] == self._layer}
-        X, other = self._below.apply_checked(_vector(leaves.observed, given | known))
-        return _vector(self._problem.desired, found | leaves.desired.tables(X)), max(gap, other)
+        X, found, gap = self._estimate(Y)
+        of_leaves = ((name, own) for name, own in self._problem.desired.tables(X).items() if name[0] == self._layer)
+        return X, max([gap, *(abs(sums_of_rows(self._adding, own) - found[name]).max() for name, own in of_leaves)])
+
+    def _estimate(self, Y: Float) -> tuple[Float, dict[Any, Float], float]:
+        """P Y, (m, K), estimates of sums by table, and the largest disagreement of areas."""
+        given, layer = self._problem.observed.tables(Y), self._layer
+        of_leaves = {name: own for name, own in given.items() if name[0] == layer}
+        sums = {name: sums_of_rows(self._adding, own) for name, own in of_leaves.items()}
+        above, gap = self._above.apply_checked(_vector(self._sums.observed, given | sums))
+        found, X = self._sums.desired.tables(above), np.empty((self._problem.desired.size, Y.shape[1]))
+        known = [own for name, own in found.items() if name[0] == layer]
+        results = self._problem.desired.tables(X)
+        for name in [name for name in results if name[0] != layer]:
+            results.pop(name)[...] = found[name]
+        deque(self._below.passes([*known, *of_leaves.values()], list(results.values())), 0)
+        return X, found, gap
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (n, K)."""
-        given = self._problem.desired.tables(V)
-        own = self._leaves.observed.tables(self._below.adjoint(_vector(self._leaves.desired, given)))
-        known = {(self._layer, table): part for (place, table), part in own.items() if place == self._of_sums}
+        given, layer = self._problem.desired.tables(V), self._layer
+        W = np.zeros((self._problem.observed.size, V.shape[1]))
+        results = self._problem.observed.tables(W)
+        of_leaves = {name: own for name, own in results.items() if name[0] == layer}
+        wanted = {name: own for name, own in given.items() if name[0] == layer}
+        known = {name: np.zeros((self._adding.shape[0], *own.shape[1:])) for name, own in wanted.items()}
+        deque(self._below.passes(list(wanted.values()), [*known.values(), *of_leaves.values()], transpose=True), 0)
         found = self._sums.observed.tables(self._above.adjoint(_vector(self._sums.desired, given | known)))
-        parts = {name: own[name] + part[self._kinds] for name, part in found.items() if name[0] == self._layer}
-        return _vector(self._problem.observed, found | parts)
+        for name, own in results.items():
+            own += found[name][self._kinds] if name[0] == layer else found[name]
+        return W
 
     def variances(self) -> Float:
         """Variance of every desired cell, (m,)."""

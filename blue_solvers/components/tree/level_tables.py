@@ -19,32 +19,30 @@ from blue_solvers.components.table_sums import LeafPlan, SameCellsError, TableSu
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, as_slice, distinct_numbers
-from constraint_builders.description.layout import Layout
 
 LEAST_NUMBERS = 1 << 16  # of leaves with the same tables and variances, from which on they are worked on in cells
 Rows = slice | Index
 
 
 class LevelTables:
-    """Tables of a geolevel in a layout.
+    """Tables of a geolevel.
 
     Parameters
     ----------
-    layout : Layout
     blocks : list of int
-        Which of its tables are of the level.
+        Which they are of all tables of a layout.
     geounits : int
         Of the level.
     """
 
-    def __init__(self, layout: Layout, blocks: Sequence[int], geounits: int) -> None:
-        self._slices, self._geounits = [slice(*layout.offsets[i : i + 2]) for i in blocks], geounits
+    def __init__(self, blocks: Sequence[int], geounits: int) -> None:
+        self._blocks, self._geounits = blocks, geounits
 
-    def of(self, vectors: Float) -> list[Float]:
-        """Each in vectors over the layout, (n, K), in their place, (G, cells, K)."""
-        return [vectors[own].reshape(self._geounits, -1, vectors.shape[1]) for own in self._slices]
+    def of(self, tables: Sequence[Float]) -> list[Float]:
+        """Each, of all tables of the layout, (G, ..., K), in its place, (G, cells, K)."""
+        return [tables[i].reshape(self._geounits, -1, tables[i].shape[-1]) for i in self._blocks]
 
-    def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
+    def room(self, tables: Sequence[Float], shape: tuple[int, ...]) -> Float:
         """Memory of a shape, (G, ..., K), for what the level's geounits hold between the passes."""
         return np.empty(shape)
 
@@ -56,15 +54,14 @@ class WantedTables(LevelTables):
         blocks = [i for i, own in enumerate(problem.desired_levels) if own == number]
         self._level, self._zeros, self._groupings = plan.levels[number], problem.zeros, plan.groupings
         self._has_zeros = bool(self._zeros.empty.any())
-        super().__init__(problem.desired, blocks, self._level.members.size)
+        super().__init__(blocks, self._level.members.size)
         self._basis = Basis(plan.groupings)
         self._sums = TableSums(problem.schema, plan.finest, [problem.desired_tables[i] for i in blocks])
-        names = [problem.desired_tables[i].name for i in blocks]
-        self._finest = [own for own, name in zip(self._slices, names, strict=True) if name == plan.finest.name]
+        self._finest = [i for i in blocks if problem.desired_tables[i].name == plan.finest.name]
 
-    def room(self, vectors: Float, shape: tuple[int, ...]) -> Float:
+    def room(self, tables: Sequence[Float], shape: tuple[int, ...]) -> Float:
         """The place of the finest table, (G, cells, K), where it is wanted."""
-        return vectors[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
+        return tables[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
         """What they say of some geounits, in slots, (G, ..., K)."""
@@ -112,7 +109,7 @@ class MeasuredTables(LevelTables):
         self, problem: StructuredProblem, plan: TreePlan, number: int, coefficients: Sequence[Coefficients]
     ) -> None:
         self._level, self._plan, self._coefficients = plan.levels[number], plan, coefficients
-        super().__init__(problem.observed, [i for i, _ in self._level.tables], self._level.members.size)
+        super().__init__([i for i, _ in self._level.tables], self._level.members.size)
         self.leaves: list[Index] = []
         self._kinds: list[tuple[list[int], LeafPlan]] = []
         names = [table.name for _, table in self._level.tables]

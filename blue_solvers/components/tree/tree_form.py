@@ -105,8 +105,8 @@ class Run:
 
     Attributes
     ----------
-    given, result : ndarray, (n, K) and (m, K)
-        What is read, and written.
+    given, result : sequence of ndarray, (G, ..., K)
+        All tables of a layout: what is read, and written.
     sources, targets : sequence of WantedTables or MeasuredTables
         Tables of every level that are read, and written.
     sums : ndarray, (geounits with children, ..., K)
@@ -117,8 +117,8 @@ class Run:
     workers : Workers
     """
 
-    given: Float
-    result: Float
+    given: Sequence[Float]
+    result: Sequence[Float]
     sources: Sequence[AnyTables]
     targets: Sequence[AnyTables]
     sums: Float
@@ -199,21 +199,30 @@ class TreeForm:
     def _passes(
         self, given: Float, result: Float, transpose: bool = False, every: bool = False
     ) -> Iterator[tuple[int, Float]]:
-        """Both passes, (n, K) to (m, K), or their transpose; every level as left going down, forgotten at the next.
+        """See `passes`, from (n, K) to (m, K)."""
+        source, target = (self._problem.observed, self._problem.desired)[:: -1 if transpose else 1]
+        tables, results = list(source.tables(given).values()), list(target.tables(result).values())
+        return self.passes(tables, results, transpose, every)
 
-        These are final estimates in cells. They lack leaves that hold nothing, unless `every` one is asked for.
+    def passes(
+        self, given: Sequence[Float], result: Sequence[Float], transpose: bool = False, every: bool = False
+    ) -> Iterator[tuple[int, Float]]:
+        """Both passes from tables of one layout to those of the other, each (G, ..., K), or their transpose.
+
+        It gives every level as left going down, forgotten at the next. These are final estimates in cells. They lack
+        leaves that hold nothing, unless `every` one is asked for.
 
         Let K be what a geounit makes of its children's sum s, A its gain, o what is read of it. Going up e = o + K s,
         s the sum of the children's e; going down x = e + A l with its parent's l, and it leaves l = x - s. Transposed
         e = o + s, s the sum of the children's A' e; x = e + l, and it leaves l = K' x - s.
         """
-        K, levels = given.shape[1], range(len(self.plan.levels))
+        K, levels = given[0].shape[-1], range(len(self.plan.levels))
         held: list[Float] = [np.empty(0)] * len(levels)
         measured, wanted = self._measured, self._wanted
         ends: tuple[Sequence[AnyTables], ...] = (wanted, measured) if transpose else (measured, wanted)
         sums = np.zeros((self.plan.parents.size, *self._shape, K))
-        with Workers(8.0 * K * max(len(given), len(result))) as workers:
-            run = Run(np.ascontiguousarray(given), result, ends[0], ends[1], sums, transpose, every, workers)
+        with Workers(max(sum(own.nbytes for own in tables) for tables in (given, result))) as workers:
+            run = Run(given, result, ends[0], ends[1], sums, transpose, every, workers)
             for number in reversed(levels):
                 held[number] = self._go_up(run, number)
             for number in levels:
@@ -223,7 +232,7 @@ class TreeForm:
 
     def _go_up(self, run: Run, number: int) -> Float:
         """What geounits of a level that hold something know from below, in slots."""
-        K, source, level = run.given.shape[1], run.sources[number], self.plan.levels[number]
+        K, source, level = run.sums.shape[-1], run.sources[number], self.plan.levels[number]
         tables = source.of(run.given)
         count = level.members.size if run.every or self._rows[number, OTHERS].size else 0
         held = run.targets[number].room(run.result, (count, *self._shape, K))
@@ -257,7 +266,7 @@ class TreeForm:
 
     def _go_down(self, run: Run, number: int, held: Float) -> None:
         """Add to geounits, (G, ..., K), their part of what parents learnt, keep what they learn, write their tables."""
-        K, source, target = run.given.shape[1], run.sources[number], run.targets[number]
+        K, source, target = run.sums.shape[-1], run.sources[number], run.targets[number]
         tables, results = source.of(run.given), target.of(run.result)
 
         def finish(some: SomeMembers) -> None:
