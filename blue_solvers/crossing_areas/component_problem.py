@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from blue_solvers.components.component_products import Component
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import equal_variances
@@ -77,11 +78,8 @@ class TableSlots:
 
     def places(self, component: Contrasts) -> Index:
         """Which of its slots a component has, (group cells, contrasts)."""
-        along = [own.axis in component for own in self._axes]
-        parts = zip(self.shape, self.groups, along, strict=True)
-        own = tuple(slice(n - r) if contrast else slice(n - r, None) for n, r, contrast in parts)
-        slots = np.arange(self.size).reshape(self.shape)[own].transpose(np.argsort(along, kind="stable"))
-        return slots.reshape(self.roots(component).size, -1)
+        own = Component(self._axes, [axis.axis in component for axis in self._axes])
+        return own.to_front(np.arange(self.size).reshape(1, *self.shape, 1)[own.place])[0]
 
     def roots(self, component: Contrasts) -> Float:
         """What turns slots into sums over groups, of every group cell, and contrasts into units of all levels."""

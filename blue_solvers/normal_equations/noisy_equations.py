@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from blue_solvers.contract import Refusal, UnsupportedProblemError
+from blue_solvers.contract import Refusal, UnsupportedProblemError, variances_from_weights
 from blue_solvers.contract.prepared import NOTHING
 from blue_solvers.normal_equations.krylov import Sizes
 from constraint_builders import Problem
@@ -100,8 +100,8 @@ class Equations:
         if self.has_entries:
             variances = np.asarray(self.A.multiply(self.cross_covariance.T).sum(axis=1)).ravel()
         else:
-            blocks = (self.A[start : start + 64].T.toarray() for start in range(0, self.A.shape[0], 64))
-            variances = np.hstack([np.zeros(0), *(np.einsum("ij,ij->j", own, self.Sigma @ own) for own in blocks)])
+            rows = np.arange(self.A.shape[0])
+            variances = variances_from_weights(self.Sigma, rows, rows.size, lambda V: self.A_transposed @ V)
             if not (variances > 0).all():
                 raise UnsupportedProblemError(
                     "its covariance operator is singular or not positive definite: every combination of cells needs "

@@ -25,7 +25,7 @@ from blue_solvers.components.lattice.operations import ADD, EXPAND, LAND, MOVE, 
 from blue_solvers.components.lattice.sets import IntersectionLattice, tree_of_sums
 from blue_solvers.components.lattice.sets import places as bit_places
 from blue_solvers.components.lattice.steps import TABLE, Row, StepList, as_rows, in_order_of_tables, rows_of_columns
-from blue_solvers.components.lattice.sweeps import go_down, look_at_gaps
+from blue_solvers.components.lattice.sweeps import look_at_gaps
 from constraint_builders.arrays import Float, Integers
 
 Stage = tuple[int, int, int, int]  # cells before, levels, cells after, the list
@@ -145,14 +145,13 @@ class SweepPlan:
         Sums are found where they are going up: in copies and behind all tables. Tables of one component, which are sums
         of the same numbers (`GroupMixing`), are not compared with one another.
         """
-        kind, target = self.up.steps[:, 0], self.up.steps[:, 2]
-        steps = self.up.steps[(kind == REDUCE) | ((kind == MOVE) | (kind == LAND)) & (target < self.copied.start)]
+        (kind, target), sums = self.up.steps[:, [0, 2]].T, self.sums.copy()
+        up = self.up.steps[(kind == REDUCE) | ((kind == MOVE) | (kind == LAND)) & (target < self.copied.start)]
+        sums[sums[:, 2] < self.cells, 0] = LAND
+        steps = np.concatenate([up, sums])
         gaps = np.zeros(len(steps))
         look_at_gaps(cells, steps, self.lists, gaps)
-        again = cells.copy() if self.margins else cells[:0]
-        go_down(again, self.sums, self.lists, again)
-        apart = abs(again - cells[: len(again)])[: self.cells]
-        return float(np.maximum(gaps.max(initial=0.0), apart.max(initial=0.0)))
+        return float(gaps.max(initial=0.0))
 
     def _with_groups(self, table: Axes, mask: int) -> Axes:
         """What a table leads to that keeps only some of its variables whole, and groups of others."""

@@ -71,26 +71,22 @@ def look_at_gaps_in_numpy(cells: Float, steps: Integers, lists: Integers, gaps: 
 
 @compiled(reference=look_at_gaps_in_numpy, inline=False)
 def look_at_gaps(cells: Float, steps: Integers, lists: Integers, gaps: Float) -> None:
-    """See `look_at_gaps_in_numpy`, of (S, K); rows other than `REDUCE` sum out axes whole."""
-    flat, width, strip = cells.ravel(), np.uint64(cells.shape[1]), np.empty(STRIP)
+    """See `look_at_gaps_in_numpy`, of (S, K)."""
+    flat, width, found = cells.ravel(), np.uint64(cells.shape[1]), np.empty(cells.size)
+    step = np.empty(steps.shape[1], np.int64)
     for row in range(steps.shape[0]):
-        if steps[row, 0] == REDUCE:
-            _reduce(flat, flat, steps[row], width, lists, False)
+        step[:] = steps[row]
+        if step[0] == REDUCE:
+            _reduce(flat, flat, step, width, lists, False)
             continue
-        levels, after, worst = np.uint64(steps[row, 4]), np.uint64(steps[row, 5]) * width, 0.0
-        first, below = np.uint64(steps[row, 1]) * width, np.uint64(steps[row, 2]) * width
-        for _ in range(steps[row, 3]):
-            for part in range(np.uint64(0), after, np.uint64(STRIP)):
-                size = min(np.uint64(STRIP), after - np.uint64(part))
-                if after == 1:
-                    strip[0] = _sum_of_line(flat, first, levels)
-                else:
-                    _sum(flat, first + np.uint64(part), levels, after, strip, np.uint64(0), size)
-                for i in range(size):
-                    gap = abs(strip[i] - flat[below + np.uint64(part) + i])
-                    worst = gap if gap > worst or gap != gap else worst  # NaN, once met, stays
-            first += levels * after
-            below += after
+        step[2] = 0  # where what is written stays in cache
+        _reduce(flat, found, step, width, lists, False)
+        size = np.uint64(step[3] * (1 if step[6] < 0 else lists[step[6]]) * step[5]) * width
+        worst, cell = 0.0, np.uint64(steps[row, 2]) * width
+        for i in range(size):
+            gap = abs(found[i] - flat[cell + i])
+            if not gap <= worst:
+                worst = gap if worst == worst else worst  # NaN, once met, stays
         gaps[row] = worst
 
 

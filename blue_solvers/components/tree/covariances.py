@@ -263,10 +263,9 @@ def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> F
     table = plan.map_of(weights.table)
     part = table.part(component)
     slots = weights.cells.toarray().reshape(weights.geounits.size, *(own.levels for own in table.axes), -1)
-    for place, (axis, sums) in enumerate(zip(table.axes, table.sums, strict=True)):
-        levels = np.eye(axis.levels)[:, :, None]
-        Basis([axis]).to_cells(levels)
-        matrix = levels[part.slots[place], :, 0]
-        matrix = matrix if part.contrasts[place] else sums.T @ matrix
-        slots = np.moveaxis(np.tensordot(matrix, slots, axes=(1, place + 1)), 0, place + 1)
+    Basis(table.axes).to_slots(slots)
+    slots = slots[part.place]
+    for place, (sums, contrast) in enumerate(zip(table.sums, part.contrasts, strict=True), 1):
+        if not contrast:
+            slots = np.moveaxis(np.tensordot(sums.T, slots, axes=(1, place)), 0, place)
     return component.to_front(slots).reshape(len(slots), component.size, -1, slots.shape[-1])

@@ -188,7 +188,7 @@ def _exact_part(sources: Sequence[LinearMeasurement], nothing: Float) -> tuple[F
     rows = [_times(source.exact, source.design) for source in sources]
     gram = sum((E.swapaxes(-1, -2) @ E for E in rows), start=nothing)
     exact = range_projector(gram, 1 + trace(gram))
-    inverse = inverse_on(exact, gram)
+    inverse = np.linalg.pinv(gram, RANK_TOLERANCE, hermitian=True)
     return exact, [_times(inverse @ E.swapaxes(-1, -2), source.exact) for source, E in zip(sources, rows, strict=True)]
 
 
@@ -239,17 +239,6 @@ def complement(*projectors: Float) -> Float:
         return np.broadcast_to(identity, projectors[0].shape)
     rest = identity - sum(projectors)
     return np.where(trace(rest)[..., None, None] < 0.5, 0.0, rest)
-
-
-def inverse_on(projector: Float, matrix: Float) -> Float:
-    """Inverse of symmetric matrices, (..., m, m), restricted to the ranges of orthogonal projectors."""
-    m = matrix.shape[-1]
-    rest = np.eye(m) - projector
-    restricted = projector @ matrix @ projector
-    size = trace(restricted)[..., None, None] / m
-    empty = trace(projector)[..., None, None] < 0.5  # no direction at all, up to rounding
-    inverse = np.linalg.inv(np.where(empty, np.eye(m), restricted + size * rest))
-    return np.where(empty, 0.0, projector @ inverse @ projector)
 
 
 def trace(matrix: Float) -> Float:

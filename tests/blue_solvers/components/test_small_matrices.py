@@ -16,7 +16,6 @@ from blue_solvers.components.tree.messages import (
     add,
     combine,
     complement,
-    inverse_on,
     merges_of,
     part,
     range_projector,
@@ -88,7 +87,7 @@ def test_what_counts_as_a_range(m: int) -> None:
 
 @examples(60)
 @given(seeds)
-def test_complements_and_inverses_on_subspaces(seed: int) -> None:
+def test_complements_of_subspaces(seed: int) -> None:
     rng = np.random.default_rng(seed)
     m = int(rng.integers(1, 7))
     a, b = np.sort(rng.integers(0, m + 1, 2))
@@ -98,17 +97,16 @@ def test_complements_and_inverses_on_subspaces(seed: int) -> None:
     assert rest == pytest.approx(Q[..., b:] @ Q[..., b:].swapaxes(1, 2), abs=1e-12)
     if b == m:
         assert not rest.any()
-    matrices = 1e3 * np.stack([spread(rng, m) for _ in range(4)])
-    for own, U, matrix in zip(inverse_on(first, matrices), Q[..., :a], matrices, strict=True):
-        expected = U @ np.linalg.inv(U.T @ matrix @ U) @ U.T
-        assert own == pytest.approx(expected, rel=1e-9, abs=1e-15)
-        assert a or not own.any()
 
 
-def test_inverses_where_one_of_a_batch_has_no_direction() -> None:
-    projectors = np.stack([np.eye(2), np.zeros((2, 2)), np.diag([1.0, 0.0])])
-    found = inverse_on(projectors, np.stack([np.diag([2.0, 4.0])] * 3))
-    assert np.array_equal(found, [np.diag([0.5, 0.25]), np.zeros((2, 2)), np.diag([0.5, 0.0])])
+def test_gains_of_what_is_exact_are_pseudo_inverses() -> None:
+    W = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 2.0], [1.0, 1.0, 1.0]])
+    exact, nothing = np.array([1.0, 0.0]), np.zeros(2)
+    message, (gain,) = combine([LinearMeasurement.measured(np.stack([W, W]), nothing, exact)])
+    assert gain[0] == pytest.approx(np.linalg.pinv(W), abs=1e-14)
+    assert message.exact[0] == pytest.approx(np.linalg.pinv(W) @ W, abs=1e-14)
+    assert not gain[1].any()
+    assert not message.exact[1].any()
 
 
 def test_kronecker_products() -> None:
