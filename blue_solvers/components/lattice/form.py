@@ -23,7 +23,7 @@ from blue_solvers.components.grouping import Axes, axes_in_use
 from blue_solvers.components.lattice.groups import GroupMixing, mix_lines
 from blue_solvers.components.lattice.plan import LARGE, SweepPlan, information
 from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, StepList, as_rows
-from blue_solvers.components.lattice.sweeps import LAND, MOVE, READ, WRITE, go_down, go_up, scale_tables
+from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, WRITE, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
 from constraint_builders.arrays import Flags, Float, Index, Integers, not_read_only
@@ -110,8 +110,9 @@ class LatticeForm:
         writes, later = reads.at(once), reads.at(np.delete(np.arange(len(reads.table)), once))
         writes.steps[:, 0] = WRITE
         is_first = np.isin(writes.table, np.concatenate([coarse[coarse != fine], later.table]))
-        if (reads.steps[:, 1] != plan.offsets[reads.table]).any():  # margins, all of which are written then
-            later, is_first = later.followed_by(StepList.of(plan.shares)), np.ones_like(is_first)
+        if (reads.steps[:, 1] != plan.offsets[reads.table]).any():  # margins, all of which are read then
+            writes, shares = self._shared_out(writes, later)
+            later, is_first = later.followed_by(shares), np.ones_like(writes.table, dtype=bool)
         empty = ~np.isin(plan.offsets, writes.steps[:, 1])
         ends = plan.offsets + plan.sizes
         beside = slice(plan.offsets[empty].min(initial=plan.cells), ends[empty].max(initial=0))
@@ -120,6 +121,16 @@ class LatticeForm:
         moves = moves.at(np.argsort(moves.table, kind="stable"))  # a table is read just before it is taken apart
         found = self._phases(moves, True)
         return [[first], *found] if sum(map(len, found)) > 1 else [[first.followed_by(moves)]]
+
+    def _shared_out(self, writes: StepList, later: StepList) -> tuple[StepList, StepList]:
+        """What of some reads is still written, and what tables get of margins, straight from values if that is all."""
+        shares, places = StepList.of(self._plan.shares.copy()), writes.steps[:, 1]
+        alone = ~np.isin(places, np.concatenate([self._plan.offsets, shares.steps[:, 1], later.steps[:, 1]]))
+        order = np.argsort(shares.steps[:, 2])
+        rows = order[np.searchsorted(shares.steps[order, 2], places[alone])]
+        shares.steps[rows, 0] = np.where(shares.steps[rows, 0] == ADD, READ, WRITE)
+        shares.steps[rows, 2], shares.factors[rows] = writes.steps[alone, 2], writes.factors[alone]
+        return writes.at(~alone), shares
 
     def _phases(self, steps: StepList, goes_up: bool) -> list[Phase]:
         found, room = phases(self._plan, steps, goes_up)
