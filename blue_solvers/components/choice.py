@@ -36,6 +36,7 @@ class Components(Protocol):
 
     def apply(self, Y: Float) -> Float:
         """P Y, (n, K) to (m, K)."""
+        return self.apply_checked(Y)[0]
 
     def adjoint(self, V: Float) -> Float:
         """P' V, (m, K) to (n, K)."""

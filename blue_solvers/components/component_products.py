@@ -243,9 +243,8 @@ class Ragged:
         if first >= 0 and (self.lot_of == first).all() and self.lots[first][0].shape[1:] == self.size:
             return self.lots[first][0][self.place]
         whole = np.zeros((len(self), *self.size))
-        for number, (own, rows, columns) in enumerate(self.lots):
-            entries = np.flatnonzero(self.lot_of == number)
-            whole[np.ix_(entries, rows, columns)] = own[self.place[entries]]
+        for entries, own, rows, columns in self.by_lot():
+            whole[np.ix_(entries, rows, columns)] = own
         return whole
 
 
@@ -305,9 +304,6 @@ class Composed:
     columns: Coordinates
     pieces: Mapping[int, Ragged]
     entries: int
-
-    def __len__(self) -> int:
-        return self.entries
 
     def __getitem__(self, places: slice | Index) -> Composed:
         """Some entries, a slice or (k,)."""

@@ -55,8 +55,8 @@ LEAST_CELLS = 2**17  # measured: fewer are solved for sooner than two problems a
 LEAST_ALIKE = 4  # leaves of a kind, on average: measured too, see `alike_leaves`
 
 
-class AreaForm:
-    """The estimate of tables of areas; it has the methods of `Components`.
+class AreaForm(Components):
+    """The estimate of tables of areas.
 
     Parameters
     ----------
@@ -87,10 +87,6 @@ class AreaForm:
         ]
         added = np.zeros(problem.domain.areas.size) if added is None else added
         self._variances = cache(partial(_variances_beside, [added[own] for own in problem.domain.areas.members]))
-
-    def apply(self, Y: Float) -> Float:
-        """P Y, (m, K)."""
-        return self.apply_checked(Y)[0]
 
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and the largest disagreement of areas, in sums over groups or contrasts of as many cells."""
@@ -183,8 +179,8 @@ def subsets(sets: Iterable[Iterable[int]]) -> list[Contrasts]:
     return sorted(found, key=lambda some: (len(some), sorted(some)))
 
 
-class AlikeLeaves:
-    """The estimate of areas of leaves many of which are alike; it has the methods of `Components`.
+class AlikeLeaves(Components):
+    """The estimate of areas of leaves many of which are alike.
 
     Leaves in the same areas, with the same weights, whose tables have the same variances tell of their sum what the
     sums of their tables tell. So areas are solved for over these sums, and given the sum of n leaves each of them is

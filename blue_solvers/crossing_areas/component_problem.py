@@ -217,7 +217,7 @@ def component_estimate(
     variances, shares = dict[LayerTable, Float](), list[Float]()
     for name, seen in given.items():
         noise = [roots**2 * np.repeat(of_places[i], roots.size // of_places[i].size) for i, _, roots in seen]
-        variances[name], share = _together(np.array(noise))
+        variances[name], share = together(np.array(noise))
         shares.append(share)
     sizes = np.concatenate(list(variances.values()))
     structure = *given, *wanted, np.sign(np.where(np.isinf(sizes), -1.0, sizes)).tobytes()
@@ -263,7 +263,7 @@ def _first_of(
     return Problem(schema, observed, desired, areas=areas, zeros=zeros, undetermined=undetermined).determined
 
 
-def _together(own: Float) -> tuple[Float, Float]:
+def together(own: Float) -> tuple[Float, Float]:
     """The variance of several measurements of the same numbers together, and the weight of each; exact ones decide."""
     exact = own == 0
     with np.errstate(divide="ignore"):

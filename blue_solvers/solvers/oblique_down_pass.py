@@ -16,6 +16,7 @@ from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared
 from blue_solvers.crossing_areas.area_form import subsets
+from blue_solvers.crossing_areas.component_problem import together
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from constraint_builders import Problem
@@ -86,12 +87,9 @@ def _collection(problem: Problem, table: Table) -> tuple[sparse.csr_array, Float
     schema, tables = problem.domain.schema, enumerate(problem.observed_tables)
     cells = {i: cell_map(schema, fine, table) for i, fine in tables if refines(schema, fine, table)}
     own = [np.bincount(cell, problem.variances[problem.observed.block(i)], table.size) for i, cell in cells.items()]
-    exact = np.equal(own, 0)
-    with np.errstate(divide="ignore"):
-        weights = np.where(exact.any(axis=0), exact, np.divide(1.0, own))
-    total = weights.sum(axis=0)
+    variances, weights = together(np.array(own))
     rows = np.concatenate(list(cells.values()))
-    shares = np.concatenate([share[cell] for share, cell in zip(weights / total, cells.values(), strict=True)])
+    shares = np.concatenate([share[cell] for share, cell in zip(weights, cells.values(), strict=True)])
     pairs = rows, problem.observed.cells(list(cells))
     collects = sparse.csr_array((shares, pairs), shape=(table.size, problem.observed.size))
-    return collects, np.where(exact.any(axis=0), 0.0, 1 / total)
+    return collects, variances

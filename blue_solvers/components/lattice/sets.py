@@ -84,8 +84,6 @@ class IntersectionLattice:
         inside = [mask ^ bit for bit in bits(mask)]
         if all(own in self.number for own in inside):
             return inside
-        if 1 << len(inside) <= len(self._generators):
-            return maximal({own for own in submasks(mask) if own in self.number and own != mask})
         return maximal({mask & other for other in self._generators} - {mask})
 
     def _lay_below(self, mask: int) -> list[int]:
