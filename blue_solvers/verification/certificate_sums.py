@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from blue_solvers.verification.exact_combinations import ExactCombinations, finest_known, holds_whole_cells
-from blue_solvers.verification.placed_tables import TableAtLevel, added
+from blue_solvers.verification.placed_tables import Described, TableAtLevel, added
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
@@ -23,7 +23,7 @@ def judge_in_numpy(
     figures: Pair,
     noise: Pair,
     sums: Pair,
-    places: Float,
+    places: Described,
     error: float,
     empty: Flags,
     rho: Float,
@@ -41,7 +41,7 @@ def judge_in_numpy(
         As of a `LevelTable`.
     sums : (high, low), ndarray (rows, cells)
         NaN where these are not known, and what they lose by rounding.
-    places : ndarray, (3, G) or (3, 1)
+    places : ndarrays, (G,) or (1,) each
         As of a `Level`.
     error : float
         By how much sums may be off.
@@ -52,8 +52,8 @@ def judge_in_numpy(
     found : (ndarray (7,), ndarray (4,))
         As of a `CertificateSums`, and of its table; the last of the former is 1 if sums are not known of a figure.
     """
-    (x, y), places = (own[rows] for own in figures), np.broadcast_to(places, (3, len(figures[0])))
-    weight, alone, squares = places[:, rows]
+    x, y = (own[rows] for own in figures)
+    weight, alone, squares = (np.broadcast_to(own, len(figures[0]))[rows] for own in places)
     variance, least = (np.broadcast_to(own[rows], x.shape) for own in noise)
     noisy, claimed = (variance > 0) & np.isfinite(variance), np.isfinite(x)
     np.divide(y - x, variance, out=rho, where=noisy)
@@ -85,7 +85,7 @@ def judge(
     figures: Pair,
     noise: Pair,
     sums: Pair,
-    places: Float,
+    places: Described,
     error: float,
     empty: Flags,
     rho: Float,
@@ -96,6 +96,7 @@ def judge(
     scale, wrong, violation, corrected, apart, weighted, lacks = own[0], own[1], own[2], own[3], own[4], own[5], own[6]
     largest, by_alone, precision, exact = table[0], table[1], table[2], table[3]
     wide, tall = noise[0].shape[1] > 1, noise[1].shape[1] > 1
+    each = places[0].size > 1, places[1].size > 1, places[2].size > 1
     for i in range(rows.size):
         row, worst, lowest = rows[i], 0.0, np.inf
         for j in range(rho.shape[1]):
@@ -123,8 +124,7 @@ def judge(
                 violation = max(violation, square / v)
                 if b > 0:
                     apart += square / b
-        place = row if places.shape[1] > 1 else 0
-        weight, alone, squares = places[0, place], places[1, place], places[2, place]
+        weight, alone, squares = places[0][row * each[0]], places[1][row * each[1]], places[2][row * each[2]]
         precision = max(precision, squares / lowest)
         if alone > 0:
             by_alone = max(by_alone, worst)

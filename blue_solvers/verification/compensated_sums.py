@@ -137,7 +137,8 @@ def add_up_in_numpy(
         If each row is its own area, -r instead of -1 says that r cells at a time follow one another in the area too:
         `into` has the first of each r.
     starts, areas, weights : ndarray, (rows + 1,), (entries,), (entries,)
-        The areas of every row, and by how much it counts there.
+        The areas of every row, and by how much it counts there; `starts` is empty where each row is in one, `weights`
+        where each counts once.
     into : ndarray of int
         The area's cell that each is added to.
     total : ndarray, (2, T)
@@ -206,10 +207,11 @@ def _walk(
         run = -first
         for row in range(rows):
             begin = start + row * apart
-            for k in range(
-                starts[first + row] if first >= 0 else row, starts[first + row + 1] if first >= 0 else row + 1
-            ):
-                weight, place, i = weights[k] if first >= 0 else 1.0, sums, 0
+            entry, last = row, row + 1
+            if first >= 0 and starts.size > 0:
+                entry, last = starts[first + row], starts[first + row + 1]
+            for k in range(entry, last):
+                weight, place, i = weights[k] if first >= 0 and weights.size > 0 else 1.0, sums, 0
                 place += wide * (areas[k] if first >= 0 else k)
                 while i < count and ((to < 0 and (up or count > FEW)) or run > 1):  # in lanes
                     j, size = i, count - i
@@ -252,10 +254,11 @@ def _blocks(
     """Of a step its rows and their sums, (parts, rows, cells), and the matrices from rows, and cells, to sums'."""
     start, apart, rows, count, sums, wide, first, to = step.tolist()
     block = _strided(cells, start, apart, rows, count)
-    own = slice(0, 0) if first < 0 else slice(int(starts[first]), int(starts[first + rows]))
+    begins = starts[first : first + rows + 1] if first >= 0 and starts.size else np.arange(rows + 1)
+    own = slice(int(begins[0]), int(begins[-1]))
     area = np.arange(rows) if first < 0 else areas[own]
-    begins = np.arange(rows + 1) if first < 0 else starts[first : first + rows + 1] - own.start
-    members = _members(begins, area, np.ones(rows) if first < 0 else weights[own], int(area.max(initial=-1)) + 1)
+    weight = weights[own] if first >= 0 and weights.size else np.ones(area.size)
+    members = _members(begins - own.start, area, weight, int(area.max(initial=-1)) + 1)
     number = np.arange(count)
     if to >= 0:
         run = max(-first, 1)

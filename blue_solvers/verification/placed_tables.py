@@ -24,6 +24,7 @@ from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_s
 from constraint_builders.description.table import Table
 
 TableAtLevel = tuple[int, Table]
+Described = tuple[Float, Float, Float]  # see `Level.places`
 NOTHING, NONE_EMPTY = np.zeros((0, 0)), np.zeros((0, 0), dtype=bool)
 
 
@@ -160,7 +161,7 @@ class Level:
     tables : tuple of Table
         Those that hold all others of the level.
     level_tables : list of LevelTable
-    places : ndarray, (3, rows), or (3, 1) where all are alike
+    places : ndarrays, (rows,) each, or (1,) where all are alike
         The largest weight of a leaf in every place; 1 for those that may be all of the one above, since they have no
         siblings; the most that squared weights of a leaf come to.
     above : dict of int to Reach
@@ -174,7 +175,7 @@ class Level:
     rows: int
     tables: tuple[Table, ...]
     level_tables: list[LevelTable]
-    places: Float
+    places: Described
     above: dict[int, Reach] = field(default_factory=dict)
     helpers: list[LevelTable] = field(default_factory=list)
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
+from operator import itemgetter
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.holding_tables import MOST_FREE, finest_tables, tables_that_hold
-from blue_solvers.verification.placed_tables import NONE_EMPTY, ChildSummary, Leaves, Level, LevelTable, PlacedTables
+from blue_solvers.verification.placed_tables import (
+    NONE_EMPTY,
+    ChildSummary,
+    Described,
+    Leaves,
+    Level,
+    LevelTable,
+    PlacedTables,
+)
 from blue_solvers.verification.reaches import NO_MAP, Reach
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
@@ -27,6 +37,8 @@ MOST_HOLDING = 200  # tables of one place, each compared with each
 # Cells read for tables of a place: of more it is asked what they have in common. Of 10 variables two-way and detailed
 # that takes 5 ms of proof in place of 47.
 WORTH_HELPERS = 2**16
+Factors = dict[int, str]  # of a table, by axes
+ALL_LEAVES_ONCE, NONE_ALONE = np.ones(1), np.zeros(1)
 MOST_PATTERNS = 64  # of structural zeros, where several tables hold all others
 
 
@@ -112,8 +124,7 @@ def tree_places(
         parent, children = tree.parent[here], tree.child_counts[here]
         alone = (tree.child_counts[parent] == 1) | (parent < 0)
         above = _areas(schema, tree, finest, number, members) if children.any() else {}
-        described = np.ones((3, members.size if alone.any() else 1))
-        described[1] = alone if alone.any() else 0.0
+        described = ALL_LEAVES_ONCE, alone.astype(float) if alone.any() else NONE_ALONE, ALL_LEAVES_ONCE
         name, own = tree.levels[number], finest[number : number + 1]
         levels.append(_level(schema, name, number, members.size, own, level_tables, described, above))
     leaves = []
@@ -239,7 +250,7 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
     for number, own in enumerate(members):
         weight = abs(own).max(axis=1).toarray().ravel() if own.nnz else np.zeros(own.shape[0])
         squares = float(own.power(2).sum(axis=0).max(initial=0.0)) or 1.0
-        described = np.stack([weight, np.zeros(weight.size), np.full(weight.size, squares)])
+        described = weight, NONE_ALONE, np.array([squares])
         levels.append(_level(schema, places.levels[number], number, weight.size, tables, in_use, described))
     leaves: list[Leaves] = []
     by_leaf = {number: own.tocsc() for number, own in enumerate(members[:last]) if levels[number].level_tables}
@@ -266,10 +277,10 @@ def _level(
     rows: int,
     tables: Sequence[Table],
     level_tables: Sequence[LevelTable],
-    described: Float,
+    described: Described,
     above: dict[int, Reach] | None = None,
 ) -> Level:
-    """A level, with `described` (3, rows) or (3, 1), and of its tables what holds each and what it is summed from.
+    """A level, and of its tables what holds each and what it is summed from.
 
     That is the smallest with one factor more, a helper of several, or the table that holds it.
     """
@@ -304,17 +315,25 @@ def _helpers(schema: Schema, whole: Table, cover: int, level_tables: Sequence[Le
     alone = sorted((own for own in alone if own.table.size < whole.size), key=lambda own: own.table.size, reverse=True)
     if len(alone) * whole.size < WORTH_HELPERS:
         return []
-    groups = list[tuple[Table, list[LevelTable]]]()
+    of_whole = dict(zip(whole.axes, whole.factors, strict=True))
+    tables = [whole, *(placed.table for placed in alone)]
+    sizes = {factor: size for table in tables for factor, size in zip(table.factors, table.shape, strict=True)}
+    groups = list[tuple[Factors, list[LevelTable]]]()
     for placed in alone:
-        joined = [(_union(schema, whole, table, placed.table), members) for table, members in groups]
-        usable = [own for own in joined if 2 * own[0].size * (len(own[1]) + 1) <= whole.size]
+        own, usable = dict(zip(placed.table.axes, placed.table.factors, strict=True)), list[tuple[int, int, Factors]]()
+        for number, (factors, members) in enumerate(groups):
+            both = _union(of_whole, factors, own)
+            size = prod(sizes[factor] for factor in both.values())
+            if 2 * size * (len(members) + 1) <= whole.size:
+                usable.append((size, number, both))
         if usable:
-            table, members = min(usable, key=lambda own: own[0].size)
-            groups = [own for own in groups if own[1] is not members] + [(table, [*members, placed])]
+            _, number, both = min(usable, key=itemgetter(0))
+            groups.append((both, [*groups.pop(number)[1], placed]))
         else:
-            groups.append((placed.table, [placed]))
+            groups.append((own, [placed]))
     helpers = list[LevelTable]()
-    for table, members in groups:
+    for factors, members in groups:
+        table = make_table(schema, tuple(factors.values()))
         holding = next((own for own in members if own.table.size == table.size), None)
         if holding is None:
             holding = LevelTable.unmeasured(members[0].level, table, len(members[0].variance), cover)
@@ -324,13 +343,9 @@ def _helpers(schema: Schema, whole: Table, cover: int, level_tables: Sequence[Le
     return helpers
 
 
-def _union(schema: Schema, whole: Table, one: Table, two: Table) -> Table:
-    """The coarsest table of the factors of two, or of those of the whole that holds both, that holds both of them."""
-    factors = dict(zip(one.axes, one.factors, strict=True))
-    of_whole = dict(zip(whole.axes, whole.factors, strict=True))
-    for axis, factor in zip(two.axes, two.factors, strict=True):
-        factors[axis] = factor if factors.get(axis, factor) == factor else of_whole[axis]
-    return make_table(schema, tuple(factors.values()))
+def _union(whole: Factors, one: Factors, two: Factors) -> Factors:
+    """The coarsest factors of two tables, or of the whole that holds both, that hold both of them."""
+    return {**one, **{axis: own if one.get(axis, own) == own else whole[axis] for axis, own in two.items()}}
 
 
 def _alike(problem: Problem, level: Level, level_of: Index) -> Iterator[tuple[Index, CommonMargins | None]]:

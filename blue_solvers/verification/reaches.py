@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import sparse
 
 from blue_solvers.verification.compensated_sums import FEW, _add, add_up, spread_out
 from constraint_builders.arrays import Float, Index, Integers
@@ -21,6 +20,8 @@ Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts,
 
 def run_of(into: Index) -> int:
     """How many cells, (cells,), at a time follow one another where they are added too: 1 of few, not worth lanes."""
+    if into.size <= FEW or into[FEW] - into[0] != FEW:  # most are of few
+        return 1
     breaks = np.flatnonzero(np.diff(into) != 1) + 1
     run = int(np.gcd.reduce(breaks, initial=into.size))
     return run if run > FEW else 1
@@ -33,53 +34,60 @@ def ranges(starts: Index, counts: Index) -> Index:
 
 
 class Reach(NamedTuple):
-    """Of some leaves the areas of a level that they are in: see `add_up`; `single` says that each is in just one."""
+    """Of some leaves the areas of a level that they are in: see `add_up`."""
 
     starts: Index
     areas: Index
     weights: Float
     into: Index
-    single: bool = False
 
     @classmethod
     def of_sets(cls, area: Index, into: Index) -> Reach:
         """Of leaves, (leaves,), each in one area, or in none, -1; `into` is (cells,), or (0,) for the same cells."""
-        starts = np.append(0, np.cumsum(area >= 0))
-        single = bool(starts[-1] == area.size)
-        return cls(starts, area if single else area[area >= 0], np.ones(int(starts[-1])), into, single)
+        inside = area >= 0
+        if inside.all():
+            return cls(NO_MAP, area, NO_WEIGHTS, into)
+        return cls(np.append(0, np.cumsum(inside)), area[inside], NO_WEIGHTS, into)
+
+    @property
+    def single(self) -> bool:
+        """Whether each is in just one."""
+        return self.areas.size > 0 and not self.starts.size
 
     def lists(self, cells: Cells, sums: Cells) -> Lists:
         """What `add_up` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
         rows, count = cells.shape[1:]
         if self.single and count == 1 and has_numba():
             return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
-        step = [0, count, rows, count, 0, sums.shape[2], -(not self.starts.size), -(not self.into.size)]
-        return np.array([step]), *self[:4]
+        own_area = not (self.starts.size or self.areas.size)
+        step = [0, count, rows, count, 0, sums.shape[2], -own_area, -(not self.into.size)]
+        return np.array([step]), *self
 
-    def of_rows(self, rows: Index) -> Reach:
-        """Of some leaves, (k,)."""
-        counts = np.diff(self.starts)[rows]
-        entry, starts = ranges(self.starts[rows], counts), np.append(0, np.cumsum(counts))
-        return self._replace(starts=starts, areas=self.areas[entry], weights=self.weights[entry])
+    def of_rows(self, rows: Index) -> tuple[Index, Index, Float]:
+        """In how many areas each of some leaves is, (k,), in which, and by how much it counts there."""
+        counts = np.ones(rows.size, dtype=np.intp) if self.single else np.diff(self.starts)[rows]
+        entry = rows if self.single else ranges(self.starts[rows], counts)
+        return counts, self.areas[entry], self.counts_of(entry)
+
+    def counts_of(self, entries: Index) -> Float:
+        """By how much leaves count in areas, (k,)."""
+        return self.weights[entries] if self.weights.size else np.ones(entries.size)
 
     @property
     def rows(self) -> Index:
         """The leaf of every entry."""
+        if self.single:
+            return np.arange(self.areas.size)
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
-
-    def matrix(self, count: int) -> sparse.csr_array:
-        """By how much every leaf counts in each of so many areas, (areas, leaves)."""
-        shape = (count, self.starts.size - 1)
-        return sparse.csr_array(sparse.csc_array((self.weights, self.areas, self.starts), shape=shape))
 
     def to_power(self, power: int) -> Reach:
         """With powers of the weights' sizes."""
-        return self if self.single else self._replace(weights=abs(self.weights) ** power)
+        return self._replace(weights=abs(self.weights) ** power)
 
     @property
     def most(self) -> float:
         """What the sizes of a leaf's weights come to at most."""
-        return 1.0 if self.single else float(np.bincount(self.rows, abs(self.weights)).max(initial=0.0))
+        return float(np.bincount(self.rows, abs(self.weights)).max(initial=0.0)) if self.weights.size else 1.0
 
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:

@@ -54,9 +54,9 @@ class SumsOfCells:
             some, cell = places.leaves[number], np.arange(first, first + row.size)
             held = {some.level: (some.rows[row], column, cell, np.ones(row.size))}
             for above, reach in some.reach.items():
-                part, into = reach.of_rows(row), reach.into[column] if reach.into.size else column
-                counts = np.diff(part.starts)
-                held[above] = part.areas, np.repeat(into, counts), np.repeat(cell, counts), part.weights
+                into = reach.into[column] if reach.into.size else column
+                counts, areas, weights = reach.of_rows(row)
+                held[above] = areas, np.repeat(into, counts), np.repeat(cell, counts), weights
             for placed, cut in zip(self._tables, self._cuts, strict=True):
                 is_own = placed is self.root or (some.told is None and placed is levels[some.level].own[placed.cover])
                 if placed.level not in held or (placed.level == some.level and is_own):
@@ -186,7 +186,7 @@ def cells_in_sums(places: PlacedTables, number: int, picks: Iterable[Picked]) ->
         pick, at = np.repeat(np.arange(sums.size), counts), ranges(np.zeros(sums.size, dtype=np.intp), counts)
         leaf, column = np.divmod(at, columns[pick])
         entry, column = entries[first[place[pick]] + leaf], inside[order[start[cell[pick]] + column]]
-        yield sums[pick], reach.rows[entry] * width + column, weights[pick] * reach.weights[entry]
+        yield sums[pick], reach.rows[entry] * width + column, weights[pick] * reach.counts_of(entry)
 
 
 def matrix_of(entries: Sequence[Entries], shape: tuple[int, int]) -> sparse.csr_array:
