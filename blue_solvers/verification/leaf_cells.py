@@ -125,7 +125,10 @@ def weighed(cells: Float, variance: Float) -> float:
         with np.errstate(invalid="ignore"):
             return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())
     if variance.shape[1] == 1:
-        return float(np.einsum("i,i->", np.einsum("ij,ij->i", cells, cells), variance[:, 0]))  # in one thread
+        alike = once(cells)  # that of all cells of a row
+        count = 1 if alike is cells else cells.shape[1]
+        squares = count * np.einsum("ij,ij->i", alike, alike)  # in one thread
+        return float(np.einsum("i,i->", squares, variance[:, 0]))
     return float(np.einsum("ij,ij,ij->", cells, cells, variance))
 
 

@@ -118,25 +118,24 @@ def tree_places(
     summaries : mapping of int to ChildSummary, optional
         What was told of leaves whose branches were cut off, by their positions.
     """
-    levels, level_tables = [], [*level_tables, *_known_below(schema, tree, finest, summaries or {})]
+    levels, leaves = list[Level](), list[Leaves]()
+    level_tables = [*level_tables, *_known_below(schema, tree, finest, summaries or {})]
     for number, members in enumerate(tree.members):
         here = as_slice(members)
         parent, children = tree.parent[here], tree.child_counts[here]
         alone = (tree.child_counts[parent] == 1) | (parent < 0)
-        above = _areas(schema, tree, finest, number, members) if children.any() else {}
+        whole = members[children == 0] if children.any() else members
+        above = {} if whole is members else _areas(schema, tree, finest, number, members)
         described = ALL_LEAVES_ONCE, alone.astype(float) if alone.any() else NONE_ALONE, ALL_LEAVES_ONCE
         name, own = tree.levels[number], finest[number : number + 1]
         levels.append(_level(schema, name, number, members.size, own, level_tables, described, above))
-    leaves = []
-    for number, members in enumerate(tree.members):
-        whole = members[tree.child_counts[members] == 0]
         told = np.isin(whole, list(summaries)) if summaries else np.zeros(0, dtype=bool)
         for nodes, below in ((whole[~told], None), (whole[told], summaries)) if summaries else ((whole, None),):
             for some in _pieces(nodes, finest[number].size):
                 empty = NONE_EMPTY
                 if zeros is not None and below is None:
                     empty = zeros.cells(finest[number], some).reshape(some.size, -1)
-                rows, of_some = tree.rank_in_level[some], (schema, tree, finest, number, some)
+                rows, of_some = tree.rank_in_level[as_slice(some)], (schema, tree, finest, number, some)
                 above, ancestors = _areas(*of_some), partial(_areas, *of_some, all_above=True)
                 roots = None if below is None else _together([below[node] for node in some.tolist()])
                 leaves.append(Leaves(number, rows, above, ancestors, None, empty, roots))
