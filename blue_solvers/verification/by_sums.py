@@ -95,7 +95,8 @@ class ProblemToProve:
             If no tables of the leaves hold all others.
         """
         said = ~np.isnan(x) if self.problem.has_unmeasured else np.ones(x.size, dtype=bool)
-        said[self.problem.equality_rows[0].indices] = True
+        if self.problem.has_equalities:
+            said[self.problem.equality_rows[0].indices] = True
         said = np.logical_or.reduceat(said, self.problem.observed.offsets[:-1])
         key = tuple(claim.index for claim in made), said.tobytes()
         if key not in self._places:

@@ -22,6 +22,7 @@ from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, h
 from blue_solvers.verification.moved_back import cost_to_pass, put_back, under_exact
 from blue_solvers.verification.placed_tables import NONE_EMPTY, Figures, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, finite, once, plus, spread
+from blue_solvers.verification.sums_of_cells import variances_of
 from blue_solvers.verification.weighed_noise import NotCertifiedError, require_time
 from constraint_builders.arrays import Flags, Float, Index
 
@@ -59,7 +60,6 @@ class MovedResiduals:
         self._handed = list[Handed]()
         self._kept: dict[int, Cells] = {}
         self._leaves_cells = sum(own.rows.size * places.levels[own.level].width for own in places.leaves)
-        self._rounded: dict[int, float] = {}
         self._put: dict[str, Float] = {}
         self._judged = set[int]()
         for level, rows, here, total in zip(places.levels, places.inner, places.here, self.cells.total, strict=True):
@@ -135,11 +135,8 @@ class MovedResiduals:
         """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
-        if told is not None:
-            said, variance = np.stack([told.share, np.zeros(told.share.shape)]), told.variance
-        else:
-            said, variance = self._own(number), level.variances(some.here)
-        variance = self._free.filled(number, variance)
+        said = self._own(number) if told is None else np.stack([told.share, np.zeros(told.share.shape)])
+        variance = self._free.filled(number, variances_of(level, some))
         if some.above:
             said = np.ascontiguousarray(said)
         size = length_of(said)
@@ -186,7 +183,7 @@ class MovedResiduals:
             for number, part in self._free.parts.items():
                 said[part] = self._shared(number, careful)[0][0][self._free.cells[number]]
             self._taken = self._free.taken(said)
-        self.totals.left, self.totals.returned, self._slack = 0.0, {}, 0.0
+        self.totals.left, self.totals.returned, self.totals.rounded, self._slack = 0.0, {}, 0.0, 0.0
         if self.figures.left is not None:
             self.figures.left[:] = 0.0
         for number, some in enumerate(self.places.leaves):
@@ -198,7 +195,7 @@ class MovedResiduals:
                 own, off = self._free.taken_in(number, self._taken)
                 plus(said, -own)
                 error = error + off + self._rounding(level) * length_of(own)
-            self._rounded[number] = weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
+            self.totals.rounded += weighed(np.broadcast_to(error, said[0].shape), finite(once(variance)))
             if number in self._free.cells:
                 self._vanish(number, said, error)
             for placed in level.level_tables:
@@ -220,7 +217,6 @@ class MovedResiduals:
                 share = self._taken.of(placed, here, self._put.get(placed.key))
                 if share is not None:
                     self._leave(placed, here, share)
-        self.totals.rounded = sum(self._rounded.values())
         return self.totals.left + sum(self.totals.returned.values())
 
     def _vanish(self, number: int, said: Cells, error: Float | float) -> None:

@@ -109,10 +109,8 @@ def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> N
 
 
 def plus(said: Cells, term: Float) -> None:
-    """Add a term, (rows, cells), or to two doubles such cells, to cells, in one double or two (Knuth's two-sum)."""
-    if len(said) == 1:
-        said += term
-    elif term.size < WORTH_A_LOOP:
+    """Add a term, (rows, cells), or such cells of one double or two, to those of two doubles (Knuth's two-sum)."""
+    if term.size < WORTH_A_LOOP:
         for part in term if term.ndim == 3 else term[None]:
             said[0], said[1] = _add(said[0], said[1], part)
     else:
@@ -121,9 +119,7 @@ def plus(said: Cells, term: Float) -> None:
 
 
 def summed(into: Index, size: int, cells: Cells) -> Cells:
-    """Rows of cells, (parts, rows, cells), summed to so many: in two doubles, but of cells that stay what they are."""
-    if not into.size:
-        return cells
+    """Rows of cells, (parts, rows, cells), summed to so many, in two doubles."""
     total = np.zeros((2, cells.shape[1], size))
     add(cells, Reach(NO_MAP, NO_MAP, NO_WEIGHTS, into), total)
     return total

@@ -118,13 +118,12 @@ def cell_map(schema: Schema, fine: Table, coarse: Table) -> NDArray[np.intp]:
     """For every cell of `fine`, in C order, the cell of `coarse` that it is summed into."""
     after = accumulate(coarse.shape[:0:-1], mul, initial=1)
     strides = dict(zip(reversed(coarse.axes), after, strict=False))
-    found = np.zeros((1, 1), dtype=np.intp)
-    for axis, size in zip(fine.axes, fine.shape, strict=True):
-        own = (
-            map_along(schema, fine, coarse, axis) * strides[axis] if axis in strides else np.zeros(size, dtype=np.intp)
-        )
-        found = found.reshape(-1, 1) + own
-    return found.ravel()
+    found = np.zeros((), dtype=np.intp)
+    for place, axis in enumerate(fine.axes, 1):
+        if axis in strides:
+            own = map_along(schema, fine, coarse, axis) * strides[axis]
+            found = found + own.reshape(-1, *(1,) * (len(fine.axes) - place))
+    return np.broadcast_to(found, fine.shape).flatten()
 
 
 def margin_matrix(schema: Schema, fine: Table, coarse: Table) -> sparse.csr_array:
