@@ -99,7 +99,7 @@ class MovedResiduals:
             own = placed is level.own[placed.cover]
             here = NONE_EMPTY
             if own and empty.size:
-                here = np.ascontiguousarray(empty[:, level.columns[placed.cover]])
+                here = empty[:, level.columns[placed.cover]].copy()  # of one type, as all that kernels are given
             total, rho = level.of(placed, vector, count), level.of(placed, said, count)
             figures, noise = self.figures.of(placed), (placed.variance, placed.least)
             high, low = np.ascontiguousarray(total[0]), np.ascontiguousarray(total[1])

@@ -132,7 +132,7 @@ class LevelTable:
 
     def __post_init__(self) -> None:
         least = self.least if self.least.size else self.variance
-        self.variance, self.least = read_only(self.variance), read_only(least)
+        self.variance, self.least = (read_only(np.ascontiguousarray(own)) for own in (self.variance, least))
 
     @classmethod
     def unmeasured(cls, level: int, table: Table, rows: int, cover: int = 0) -> LevelTable:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from blue_solvers.verification.compensated_sums import FEW, _add, add_up, spread_out
-from constraint_builders.arrays import Float, Index, Integers
+from constraint_builders.arrays import Float, Index, Integers, not_read_only
 from constraint_builders.compiled import CompiledLoop, has_numba
 
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
@@ -102,7 +102,7 @@ def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
 
 def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> None:
     """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
-    given, whole = np.ascontiguousarray(given), np.ascontiguousarray(changed)
+    given, whole = not_read_only(np.ascontiguousarray(given)), np.ascontiguousarray(changed)
     kernel(given.reshape(len(given), -1), *lists, whole.reshape(2, -1))
     if whole is not changed:
         changed[...] = whole

@@ -1,13 +1,20 @@
 """Sums that certificates rest on, against exact fractions: no further off than what is charged for their rounding."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from blue_solvers.verification import moved_residuals, reaches
+from blue_solvers.verification.by_sums import ProblemToProve, certify_by_sums
+from blue_solvers.verification.certificate_sums import judge
 from blue_solvers.verification.compensated_sums import add_up, spread_out, sum_rounding
 from blue_solvers.verification.reaches import NO_MAP, Reach, add, spread
+from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders.compiled import has_numba
+from tests.helpers.oracles.invent import Kind, invent
 
 
 def invented(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -53,3 +60,31 @@ def test_what_sums_lose_is_at_most_what_is_charged_and_never_nothing(by: str, mo
             assert off <= Fraction(sum_rounding(2, 1)) * sum(map(abs, own)), (rows, width, place)
             lost.append(off)
     assert any(lost)
+
+
+def test_loops_of_proofs_are_given_arrays_of_one_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each type is compiled for itself, which takes half a second."""
+    given: dict[str, set] = {}
+
+    def watched(name: str, loop: Callable) -> Callable:
+        def call(*arguments: object) -> None:
+            flat = [part for own in arguments for part in (own if isinstance(own, tuple) else (own,))]
+            arrays = [own for own in flat if isinstance(own, np.ndarray)]
+            types = tuple((own.dtype, own.ndim, own.flags.c_contiguous, own.flags.writeable) for own in arrays)
+            given.setdefault(name, set()).add(types)
+            loop(*arguments)
+
+        return call
+
+    monkeypatch.setattr(reaches, "add_up", watched("add_up", add_up))
+    monkeypatch.setattr(reaches, "spread_out", watched("spread_out", spread_out))
+    monkeypatch.setattr(moved_residuals, "judge", watched("judge", judge))
+    for kind in (Kind(), Kind(areas="sets")):
+        for seed in range(40):
+            found = invent(seed, kind)
+            with suppress(ValueError, NotCertifiedError):
+                if found is not None:
+                    problem = found.description.problem().observing()
+                    measured = np.where(problem.unmeasured, 0.0, found.y)
+                    certify_by_sums(ProblemToProve(problem), measured, measured)
+    assert {name: len(types) for name, types in given.items()} == {"add_up": 1, "spread_out": 1, "judge": 1}
