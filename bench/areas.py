@@ -41,18 +41,8 @@ SPINES = {
     "1 + 2 + 6 not alike": ([-1, 0, 0, 1, 1, 2, 2, 2, 2], ["State"] + ["County"] * 2 + ["Prim"] * 6),
 }
 DETAILED = "1 geounit, detailed"
-Cases = dict[str, dict[str, tuple[str | int, ...]]]  # by their group: whose problem, and what it is made of
-QUICK: Cases = {
-    "spine": {"16 cells": ("state", "16")},
-    "query_groups": {"1 geounit": ("query groups", "1 geounit")},
-    "crossing": {
-        "16 cells": ("partition", "16"),
-        "grid 200 x 200": ("grid", 200),
-        "tree of 300,000": ("tree", 300_000),
-        "joint, 500 blocks": ("joint", 500),
-    },
-}
-FULL: Cases = {
+QUICK = ("16 cells", "1 geounit", "grid 200 x 200", "joint, 500 blocks")
+CASES: dict[str, dict[str, tuple[str | int, ...]]] = {  # by their group: whose problem, and what it is made of
     "spine": {
         "16 cells": ("state", "16"),
         "2,016 cells": ("state", "2016"),
@@ -62,11 +52,10 @@ FULL: Cases = {
     "crossing": {
         "16 cells": ("partition", "16"),
         "2,016 cells": ("partition", "2016"),
-        "grid 1,000 x 1,000": ("grid", 1000),
-        "tree of 8,000,000": ("tree", 8_000_000),
+        **{f"grid {size:,} x {size:,}": ("grid", size) for size in (200, 1000)},
         "M5 x 28 days": ("sales", 28, False),
         "M5 x day, week, month": ("sales", 28, True),
-        "joint, 5,000 blocks": ("joint", 5000),
+        **{f"joint, {blocks:,} blocks": ("joint", blocks) for blocks in (500, 5000)},
     },
 }
 
@@ -74,11 +63,11 @@ FULL: Cases = {
 def main(argv: list[str]) -> None:
     """Print a table a group, one process a row."""
     parser = parser_of("areas", __doc__, "smaller cases, in seconds")
-    parser.add_argument("--of", action="append", choices=FULL, help="one group, may be repeated")
+    parser.add_argument("--of", action="append", choices=CASES, help="one group, may be repeated")
     options = parser.parse_args(argv)
     print(block_geoids()[0])
-    for group in options.of or FULL:
-        print_apart("areas", (QUICK if options.quick else FULL)[group])
+    for group in options.of or CASES:
+        print_apart("areas", {name: own for name, own in CASES[group].items() if name in QUICK or not options.quick})
 
 
 def measure(kind: str, *made_of: str | int) -> dict[str, float | str | None]:
@@ -160,16 +149,6 @@ def grid(size: int) -> Problem:
     return Problem(Schema({"kind": 1}), {level: {"total": 1.0} for level in areas.levels}, areas=areas)
 
 
-def nested(nodes: int) -> Problem:
-    """Areas that nest, five in each."""
-    leaves = nodes * 4 // 5
-    depths = range(int(np.log(leaves) / np.log(5)), 0, -1)
-    areas = Areas(leaves, {f"Layer {depth}": np.arange(leaves) // 5**depth for depth in depths})
-    rng = np.random.default_rng(0)
-    sizes = zip(areas.levels, areas.members, strict=True)
-    return Problem(Schema({"kind": 1}), {o: {"total": rng.uniform(1, 2, own.size)} for o, own in sizes}, areas=areas)
-
-
 def sales(days: int, by_weeks: bool) -> Problem:
     """As many nodes as M5 has, in its twelve layers, forecast for every day, or for every day, week and month."""
     keys, day = keys_of_m5(), np.arange(days)
@@ -199,5 +178,5 @@ def joint_state(blocks: int) -> Problem:
 
 
 KINDS: dict[str, Callable[..., Problem]] = {
-    "state": state, "query groups": query_groups, "grid": grid, "tree": nested, "sales": sales, "joint": joint_state,
+    "state": state, "query groups": query_groups, "grid": grid, "sales": sales, "joint": joint_state,
 }  # fmt: skip

@@ -7,17 +7,12 @@ Invented problems are those of the tests, of all kinds, beside 600 bits. Every o
 call it, proved and refined; what is then neither refused nor marked must be right to 1e-8 of a standard error, and what
 has no standard error to roundings of the largest figure. "broken" counts answers that break this promise, or whose
 bound is below the error; each is printed. All that other solvers say, and variances, adjoints and functionals, are
-judged by `scripts/soak`. Times are CPU time; "x apply" counts applies of the solver that `blue` chooses. With
-`--records FILE` the answers are kept, and a run that was stopped resumes.
+judged by `scripts/soak`. Times are CPU time; "x apply" counts applies of the solver that `blue` chooses.
 """
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
-from multiprocessing import Pool
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -35,21 +30,15 @@ EPSILON = float(np.finfo(float).eps)
 BARS = {"error": 1e-8, "known": 64.0}  # the latter in roundings of the largest figure
 VERDICTS = ("exact", "marked", "refused", "not certified")
 SEEN = 1e-14
-ROUND = 4  # seeds of a kind before the next kind
 
 
 def main(argv: list[str]) -> None:
     """Print both tables."""
     parser = parser_of("certificates", __doc__, "small problems, and few invented ones")
     parser.add_argument("--problems", type=int, help="invented problems (20,000)")
-    parser.add_argument("--records", type=Path, help="a file for their answers, one a line")
-    parser.add_argument("--workers", type=int, default=1, help="processes (1)")
     options = parser.parse_args(argv)
-    with TemporaryDirectory() as folder:
-        records = options.records or Path(folder) / "answers.jsonl"
-        found = collect(options.problems or (90 if options.quick else 20_000), records, options.workers)
-    print(f"{len(found):,} invented problems; {tightness(found)}")
-    print_figures(rows := table(found), (row["kind"] for row in rows))
+    found: list[Answer] = []
+    print_figures(claims(options.problems or (90 if options.quick else 20_000), found), ["independent, cells"])
     print("\n".join([*broken(found), ""]))
     names = QUICK if options.quick else FULL
     print_figures((_cost(name, PROBLEMS[name]().observing()) for name in names), names)
@@ -82,25 +71,20 @@ class Answer:
     kind, seed : int
     verdict : str
         One of `VERDICTS`.
-    refined : bool
     bound : float or None
         In standard errors.
     error : float
         Of the exact estimate furthest off, in its own standard errors, less half a unit of the reference's last place.
     known : float
         Of figures that are known exactly, in roundings of the largest figure.
-    why : str
-        The reason of a refusal.
     """
 
     kind: int
     seed: int
     verdict: str
-    refined: bool = False
     bound: float | None = None
     error: float = 0.0
     known: float = 0.0
-    why: str = ""
 
     def wrong(self) -> list[str]:
         """What breaks a promise."""
@@ -109,82 +93,51 @@ class Answer:
         return found if sound else [*found, "bound"]
 
 
-def answered(place: tuple[int, int]) -> Answer | None:
-    """Of a kind and a seed: None where it invents nothing."""
+def answers(kind: int) -> Iterator[Answer]:
+    """Of a kind, by one seed after another; those that invent nothing are left out."""
     from tests.helpers.oracles.compare import largest
     from tests.helpers.oracles.invent import all_kinds, invent
 
-    kind, seed = place
-    invented = invent(seed, all_kinds()[kind])
-    if invented is None:
-        return None
-    try:
-        est = estimate(invented.description.problem(), invented.y)
-    except (ValueError, RuntimeError, NotImplementedError) as error:
-        return Answer(kind, seed, "refused", why=str(error))
-    bound, r = est.certificate().bound, invented.reference
-    if not est.info.exact:
-        return Answer(
-            kind, seed, "not certified" if bound is None else "marked", bound=bound, why=str(est.certificate())
-        )
-    P, measured, uncertain = est.operator.over_observed, ~est.problem.unmeasured, r.std_errors > 0
-    refined = est.observed is not None and not np.array_equal((P @ est.y + P.offset)[measured], est.observed[measured])
-    off = np.maximum(abs(est.values - r.estimate) - np.spacing(abs(r.estimate)) / 2, 0)
-    error = float((off[uncertain] / r.std_errors[uncertain]).max(initial=0.0))
-    known = float(off[~uncertain].max(initial=0.0)) / (EPSILON * largest(invented))
-    return Answer(kind, seed, "exact", refined, bound, error, known)
+    for seed in count():
+        invented = invent(seed, all_kinds()[kind])
+        if invented is None:
+            continue
+        try:
+            est = estimate(invented.description.problem(), invented.y)
+        except (ValueError, RuntimeError, NotImplementedError):
+            yield Answer(kind, seed, "refused")
+            continue
+        bound, r = est.certificate().bound, invented.reference
+        if not est.info.exact:
+            yield Answer(kind, seed, "not certified" if bound is None else "marked", bound)
+            continue
+        off, uncertain = np.maximum(abs(est.values - r.estimate) - np.spacing(abs(r.estimate)) / 2, 0), r.std_errors > 0
+        error = float((off[uncertain] / r.std_errors[uncertain]).max(initial=0.0))
+        known = float(off[~uncertain].max(initial=0.0)) / (EPSILON * largest(invented))
+        yield Answer(kind, seed, "exact", bound, error, known)
 
 
-def collect(problems: int, records: Path, workers: int) -> list[Answer]:
-    """The answers to so many problems, kind by kind in turn; those that `records` has are not asked again."""
+def claims(problems: int, found: list[Answer]) -> Iterator[dict[str, Any]]:
+    """A row a kind of problem, and all, of about so many answers, which are kept."""
     from tests.helpers.oracles.invent import all_kinds
 
-    found, kinds = read(records), range(len(all_kinds()))
-    done = {(answer.kind, answer.seed) for answer in found}
-    seeds = ((kind, start + i) for start in count(0, ROUND) for kind in kinds for i in range(ROUND))
-    left = (place for place in seeds if place not in done)
-    with records.open("a") as file, Pool(workers) as pool:
-        while len(done) < problems:
-            for own in pool.imap(answered, islice(left, ROUND * len(kinds))):
-                if own is not None:
-                    found.append(own)
-                    done.add((own.kind, own.seed))
-                    file.write(json.dumps(asdict(own)) + "\n")
-                    file.flush()
-                if len(done) >= problems:
-                    break
-    return found
-
-
-def read(records: Path) -> list[Answer]:
-    """The answers of an earlier run."""
-    return [Answer(**json.loads(line)) for line in records.read_text().splitlines()] if records.exists() else []
-
-
-def table(found: Sequence[Answer]) -> list[dict[str, Any]]:
-    """A row a kind of problem, and all."""
-    from tests.helpers.oracles.invent import all_kinds
-
-    rows = []
-    for number in sorted({answer.kind for answer in found}):
-        own = all_kinds()[number]
-        kind = f"{own.covariance or 'independent'}{', cells' if own.cellwise else ''}, {own.decades:g} decades, "
-        rows.append(_row(f"{kind}counts {own.count:g}", [answer for answer in found if answer.kind == number]))
-    return [*rows, _row("all", found)]
+    kinds = all_kinds()
+    for number, kind in enumerate(kinds):
+        own = list(islice(answers(number), max(1, problems // len(kinds))))
+        found += own
+        cells = ", cells" if kind.cellwise else ""
+        name = f"{kind.covariance or 'independent'}{cells}, {kind.decades:g} decades, counts {kind.count:g}"
+        yield _row(name, own)
+    yield _row("all", found)
 
 
 def _row(kind: str, of: Sequence[Answer]) -> dict[str, Any]:
     counts = {verdict: sum(a.verdict == verdict for a in of) for verdict in VERDICTS}
     exact = [a for a in of if a.verdict == "exact"]
     largest = {name: max((getattr(a, name) or 0.0 for a in exact), default=0.0) for name in ("bound", *BARS)}
-    refined = sum(a.refined for a in of)
-    return {"kind": kind, "asked": len(of), "refined": refined, **counts, **largest, "broken": len(broken(of))}
-
-
-def tightness(found: Sequence[Answer]) -> str:
-    """The median of bound over true error."""
-    both = [a.bound / a.error for a in found if a.bound is not None and min(a.bound, a.error) > SEEN]
-    return f"median of bound over true error {np.median(both or np.nan):.1f}, of {len(both):,} answers"
+    both = [a.bound / a.error for a in of if a.bound is not None and min(a.bound, a.error) > SEEN]
+    tight = float(np.median(both)) if both else None
+    return {"kind": kind, "asked": len(of), **counts, **largest, "bound / error": tight, "broken": len(broken(of))}
 
 
 def broken(found: Sequence[Answer]) -> list[str]:

@@ -1,13 +1,14 @@
-"""Least squares under A x = 0 as anybody has them: scipy's lsmr, lsqr and splu, and clarabel's programs."""
+"""Least squares as anybody has them: scipy's lsmr, lsqr, splu and nnls, and the programs of clarabel and osqp."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import optimize, sparse
 from scipy.sparse.linalg import lsmr, lsqr, splu
 
+MOST_CELLS = 3_000  # beyond, a dense matrix of tables by cells takes gigabytes
 MOST_EQUATIONS = 20_000  # beyond, factors of A Sigma A' take gigabytes
 TOLERANCE = 1e-13
 Work = Callable[[], NDArray]
@@ -29,6 +30,15 @@ def by_lsqr(S: sparse.csr_array, variances: NDArray, y: NDArray) -> NDArray:
     """Sums, (n,), by iterations with their default tolerance for leaves that S, (n, leaves), sums."""
     weights = 1 / np.sqrt(variances)
     return np.asarray(S @ lsqr(sparse.diags_array(weights) @ S, weights * y)[0])
+
+
+def by_nnls(M: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:
+    """Sums, (n,), of detailed cells that are not negative, by scipy's active set on the dense M, (n, cells)."""
+    if M.shape[1] > MOST_CELLS:
+        raise MemoryError(f"{M.shape[1]:,} cells, above the {MOST_CELLS:,} of which a dense matrix is tried")
+    deviations = np.sqrt(variances)
+    scaled = M.toarray() / deviations[:, None]
+    return lambda: M @ optimize.nnls(scaled, y / deviations)[0]
 
 
 def by_splu(A: sparse.csr_array, variances: NDArray, y: NDArray) -> Work:

@@ -12,7 +12,8 @@ time one after the other. Peers for any equalities are given these, while ours f
 "distance" is the largest difference from our answer in any cell, in our standard errors; "proved" bounds how far any
 figure and any combination of them is from the best estimate, by certificate; "disagreement" is what sums miss. Of
 forecasts "leaf error" is the root mean square of what bottom series are off the truth, and "squares" what is minimised,
-over the least. Variances of forecasts are the numbers of leaves, or these times factors from 0.01 to 100.
+over the least, where detailed cells or bottom series may not be negative. Variances of forecasts are the numbers of
+leaves, or these times factors from 0.01 to 100.
 
 Of hierarchicalforecast (extra ``forecasts``), and of general least squares as anybody writes them with scipy. Systems
 that are not on PyPI are run from clones of their repositories, JordanAwan/SeaBlue in FOLDER/SeaBlue and so on, with
@@ -20,7 +21,7 @@ what these need installed. Who is not there is named below. What they gave is in
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -38,7 +39,9 @@ from bench.other_systems import SYSTEMS, Case, silent, source_of
 from bench.problems import m5, margins, tree
 from blue_solvers import blue, certify
 from blue_solvers.adapters import ExactMinTrace
-from constraint_builders import Problem, gallery
+from blue_solvers.nonnegative import nnls
+from constraint_builders import Problem, Schema, gallery
+from noise_mechanisms import draw_noise
 
 LEAST_TURN = 0.003  # CPU seconds that a turn takes at least
 LEAST_ROUNDS, MOST_ROUNDS = 3, 25
@@ -164,6 +167,11 @@ def _contests(quick: bool) -> Iterator[Contest]:
             problem = problem.observing()
         y = np.random.default_rng(SEED).standard_normal(problem.observed.size) * np.sqrt(problem.variances)
         yield Contest(name, y.size, _general(problem, y))
+    yield _not_negative("9 x 24 and margins", Schema({"rows": 9, "columns": 24}), ("total", "rows", "columns"))
+    if not quick:
+        yield _not_negative("PL94 and its cells", gallery.pl94().schema, gallery.pl94().observed.names)
+        groups = {"leaf": {"group": (np.arange(30_000) // 100).tolist()}}
+        yield _not_negative("tree of 30,000 leaves", Schema({"leaf": 30_000}, groups), ("total", "group"))
     yield from _of_hierarchy("tree of 8 leaves", tree(8), 12)
     yield from _of_hierarchy("tree of 1,000 leaves", tree(1_000), 12)
     yield from _of_hierarchy("M5's shape, a fortieth of its items", m5(40), 4)
@@ -182,6 +190,30 @@ def _general(problem: Problem, y: NDArray) -> Rivals:
         return Rival(kind, ours[kind], make(problem.constraint_matrix(), problem.variances, y), distance, proved)
 
     return {name: partial(rival, name) for name in GENERAL}
+
+
+def _not_negative(name: str, schema: Schema, tables: Iterable[str]) -> Contest:
+    """Detailed cells that may not be negative, nine in ten of them empty, and sums, all of one variance."""
+    problem, rng = (
+        Problem(schema, dict.fromkeys([*tables, "detailed"], 128.0), noise="laplace"),
+        np.random.default_rng(SEED),
+    )
+    M, A, variances = problem.marginal_matrix(), problem.constraint_matrix(), problem.variances
+    cells = np.where(rng.random(M.shape[1]) < 0.1, rng.integers(1, 50, M.shape[1]), 0)
+    y, lower = M @ cells + draw_noise(problem, 1, rng)[:, 0], np.full(M.shape[0], -np.inf)
+    lower[problem.observed.slice("detailed")] = 0
+    ours = lambda: nnls(problem, y).observed  # noqa: E731
+    least = np.sum((ours() - y) ** 2)
+    judged = lambda x: {"squares": float(np.sum((x - y) ** 2) / least)}  # noqa: E731
+    makers: dict[str, Callable[[], Work]] = {
+        "scipy nnls": partial(general_peers.by_nnls, M, variances, y),
+        "clarabel": partial(general_peers.by_clarabel, A, variances, y, lower),
+        "osqp": partial(general_peers.by_osqp, A, variances, y, lower),
+    }
+    rivals = {
+        called: lambda make=make: Rival("not negative", ours, make(), judged=judged) for called, make in makers.items()
+    }
+    return Contest(name, y.size, rivals)
 
 
 def _proved(problem: Problem, y: NDArray, x: NDArray) -> dict[str, float | None]:

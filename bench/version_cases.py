@@ -92,7 +92,7 @@ CASES: dict[str, Case] = {
     **{f"cg {name}": Case(cellwise(named[name]), "cg", NO_VARIANCES) for name in ("5^5", "pl94")},
     "cg 16 cells": Case(cellwise(named["16 cells"]), "auto", ("prepare", "apply", "memory")),
     **{f"cholesky {name}": Case(cellwise(named[name]), "cholesky") for name in ("pl94", "4^4")},
-    **{f"nnls {name}": Case(named[name], steps=("nnls",)) for name in ("pl94", "4^4")},
+    **{f"nnls {name}": Case(named[name], steps=("nnls",)) for name in ("pl94", "4^4", "6^6")},
     "import": Case(gallery.toy, steps=("import", "import command")),
     "command": Case(gallery.toy, steps=("simulate", "estimate folder", "query", "estimate table")),
 }

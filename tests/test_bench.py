@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
+from itertools import islice
 
 import numpy as np
 import pytest
 
-from bench import two_cores
+from bench import certificates, two_cores
 from bench.__main__ import measurements
-from bench.certificates import broken, collect, read, table
+from bench.certificates import Answer, answers, broken, claims
 from bench.papers import paper_tables, squared_error_rule, unequal_variances
 from bench.papers.printed_figures import TABLE_2, TABLE_3, Comparison
 from blue_solvers import blue
@@ -100,17 +100,26 @@ def test_the_rule_by_squared_errors_harms_some_queries_and_algorithm_3_none(meas
         assert float(mean) < 1 or (float(mean) == 1 and not by_squares)
 
 
-def test_answers_to_invented_problems_break_no_promise(tmp_path: Path) -> None:
-    """A few of the 20,000, which are kept and not asked again; a promise that is broken is seen."""
-    records = tmp_path / "answers.jsonl"
-    found = collect(6, records, workers=1)
+def test_answers_to_invented_problems_break_no_promise() -> None:
+    """A few of the 20,000; a promise that is broken is seen."""
+    found = list(islice(answers(0), 6))
     assert {answer.verdict for answer in found} >= {"exact"}
     assert broken(found) == []
-    assert read(records) == collect(6, records, workers=1) == found
-    assert len({tuple(row) for row in table(found)}) == 1
     exact = next(answer for answer in found if answer.verdict == "exact")
     for change in ({"error": 2e-8}, {"known": 65.0}, {"bound": 1e-12, "error": 1e-9}):
         assert len(broken([replace(exact, **change)])) == 1
+
+
+def test_answers_are_counted_by_kind_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest figures are those of exact answers alone; one that is not certified is none of them."""
+    given = [Answer(0, 1, "exact", 2e-10, 1e-10, 3.0), Answer(0, 2, "exact", 1e-12, 1e-9), Answer(0, 3, "marked", 0.5)]
+    monkeypatch.setattr(certificates, "answers", lambda kind: iter(given))
+    found: list[Answer] = []
+    *rows, last = claims(0, found)
+    assert found == [given[0]] * len(rows)
+    assert (last["asked"], last["exact"], last["error"], last["bound / error"]) == (len(rows), len(rows), 1e-10, 2.0)
+    row = certificates._row("some", given)
+    assert [row[name] for name in ("asked", "exact", "marked", "bound", "known", "broken")] == [3, 2, 1, 2e-10, 3.0, 1]
 
 
 def test_what_two_threads_would_give_is_worked_out_from_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,20 @@ def test_general_peers_give_the_projection(make: Callable[..., Any]) -> None:
     assert make(A, variances, y)() == pytest.approx(expected, abs=1e-6)
 
 
+def test_the_dense_active_set_gives_the_non_negative_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients, which are 0 where a cell is positive and do not fall below 0 elsewhere."""
+    M = sparse.csr_array(np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]))
+    variances, y = np.arange(1.0, 5), np.array([1.0, 3, -2, 1])
+    x = general_peers.by_nnls(M, variances, y)()
+    gradient = M.T @ ((x - y) / variances)
+    assert x[2] == 0
+    assert gradient == pytest.approx([0, gradient[1], 0])
+    assert gradient[1] > 0.1
+    monkeypatch.setattr(general_peers, "MOST_CELLS", 2)
+    with pytest.raises(MemoryError, match="3 cells"):
+        general_peers.by_nnls(M, variances, y)
+
+
 def test_equations_that_are_too_many_are_not_factorised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(general_peers, "MOST_EQUATIONS", 1)
     with pytest.raises(MemoryError, match="2 equations"):

@@ -18,9 +18,8 @@ import numpy as np
 
 from bench.measuring import is_quick, print_table, timed
 from bench.problems import block_geoids
-from blue_solvers.spine_design.allocation import allocate_budget
 from blue_solvers.spine_design.objective import Objective
-from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload
+from blue_solvers.spine_design.report import compare_spines
 from blue_solvers.spine_design.starts import BestSpine, best_spine
 from constraint_builders import Schema, Spine
 from constraint_builders.geography import Entities, Strategy, bypass, osed, regroup_blocks
@@ -55,7 +54,6 @@ def main(argv: list[str]) -> None:
         print(f"{name}: {entities.size:,} entities")
         print_table(HEADER, list(rows(plain, entities)))
         print()
-    print_allocation(plain, families["stand-in MCDs"])
 
 
 def first_tracts(count: int | None) -> tuple[str, list[str]]:
@@ -121,21 +119,3 @@ def optimised(plain: Spine, entities: Entities, objective: Objective) -> BestSpi
     """Our own spine: groups of the census and of the paper improved, then bypasses chosen; the better of the two."""
     starts = {"census": strategy_on(plain), "paper": strategy_on(regroup_blocks(plain, entities))}
     return best_spine(starts, TOTALS, entities, objective)
-
-
-def print_allocation(plain: Spine, entities: Entities) -> None:
-    """The least loss for the accuracy that the production shares give these entities on the paper's spine."""
-    spine = regroup_blocks(plain, entities)
-    strategy = strategy_on(spine)
-    targets = entity_variances(strategy, TOTALS, entities)
-    tables = {level: ["total"] for level in spine.levels}
-    desired = {spine.levels[-1]: ["total"]}
-    workload = entity_workload(strategy.problem(TOTALS, desired), entities)
-    found, seconds = timed(lambda: allocate_budget(TOTALS, spine, tables, desired, workload, targets, rtol=0.01))
-    print(f"{entities.size} stand-in MCDs as accurate as on the paper's spine, for less:")
-    print(
-        f"rho {found.total:.4f} instead of {float(strategy.loss):.4f}, at most {found.gap:.1%} above the least "
-        f"({found.iterations} iterations, {seconds:.1f} CPU s)"
-    )
-    spent = {level: f"{loss / found.total:.4f}" for (level, _), loss in found.losses.items()}
-    print("shares: " + ", ".join(f"{level} {share}" for level, share in spent.items()))

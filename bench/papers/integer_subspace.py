@@ -1,22 +1,18 @@
 """The three experiments of the paper on integer subspaces, its samplers against exact ones, and the targets.
 
-python -m bench integer_subspace [--quick] [--pictures FOLDER]
+python -m bench integer_subspace [--quick]
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from bench.measuring import best_seconds, parser_of, print_table, timed
-from bench.papers.lattice_plots import noise_by_cell, noise_by_size, total_variation
+from bench.measuring import best_seconds, is_quick, print_table, timed
 from bench.problems import BLOCKS, block_counts
 from constraint_builders import Schema, gallery
 from constraint_builders.arrays import Float, Integers
@@ -29,7 +25,6 @@ from noise_mechanisms.integer_subspace import (
     Invariants,
     JumpKernel,
     Lattice,
-    MeetingTimes,
     dispersed_starts,
     meeting_times,
     potential_scale_reduction,
@@ -77,41 +72,38 @@ Rows = Iterator[list[object]]
 
 def main(argv: list[str]) -> None:
     """Print the tables of all three experiments, and the targets."""
-    parser = parser_of("integer_subspace", __doc__, "few draws and runs: seconds instead of minutes")
-    parser.add_argument("--pictures", type=Path, help="an existing folder for pictures of convergence and noise")
-    options = parser.parse_args(argv)
-    scale = QUICK if options.quick else Scale()
+    scale = QUICK if is_quick(argv, "integer_subspace", __doc__, "few draws and runs: seconds") else Scale()
     print(f"chains: {'compiled by numba' if has_numba() else 'numpy (numba, the extra fast, is missing)'}; one thread")
-    intersecting(scale, options.pictures)
-    children(scale, options.pictures)
-    counties(scale, options.pictures)
+    intersecting(scale)
+    children(scale)
+    counties(scale)
     title("Targets")
     print_table(["what", "target", "measured"], targets())
 
 
-def intersecting(scale: Scale, pictures: Path | None) -> None:
+def intersecting(scale: Scale) -> None:
     """Experiment 1: three sets over 14 records, two in each of the seven regions (the paper's figure is lost)."""
     title(f"1. Intersecting constraints, 14 records, epsilon {EPSILON}")
     regions = [[0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]]
     subsets = [[2 * i + twin for i, region in enumerate(regions) if k in region for twin in (0, 1)] for k in range(3)]
     venn = Invariants.from_subsets(subsets, records=14)
     for norm in (1, 2):
-        print_noise("intersecting", GeneralizedLaplace(venn, EPSILON, norm), scale, pictures)
+        print_noise("intersecting", GeneralizedLaplace(venn, EPSILON, norm), scale)
     lattice = Lattice(venn)
     kernels: dict[str, tuple[Kernel, int]] = {"heat bath, L1": (HeatBathKernel(lattice, EPSILON), 300)}
     for norm, lag in ((1, 5000), (2, 2000)) if scale.slow_couplings else ():
         kernels[f"paper's kernel, L{norm}"] = (jump_kernel(lattice, "intersecting", norm), lag)
-    print_convergence("intersecting", kernels, min(scale.couplings, 60), pictures)
+    print_convergence(kernels, min(scale.couplings, 60))
 
 
-def children(scale: Scale, pictures: Path | None) -> None:
+def children(scale: Scale) -> None:
     """Experiment 2: delinquent children by county and education, margins fixed."""
     title(f"2. Delinquent children, both margins fixed, epsilon {EPSILON}")
     invariants = Invariants.from_margins(gallery.delinquent_children().schema, ["county", "education"])
     for norm in (1, 2):
         mechanism = GeneralizedLaplace(invariants, EPSILON, norm)
         print(f"one realisation of the noise, L{norm}: {mechanism.sample(1, norm).reshape(4, 4).tolist()}")
-        noise = print_noise("children", mechanism, scale, pictures)
+        noise = print_noise("children", mechanism, scale)
         table = np.array(PRINTED[norm]).ravel()
         size, sizes = float(np.linalg.norm(table, norm, axis=-1)), np.linalg.norm(noise, norm, axis=-1)
         print(
@@ -124,10 +116,10 @@ def children(scale: Scale, pictures: Path | None) -> None:
     kernels: dict[str, tuple[Kernel, int]] = {f"heat bath, L1, lag {lag}": (bath, lag) for lag in (200, 1000)}
     for norm, lag in ((1, 1000), (1, 5000), (2, 2000)):
         kernels[f"paper's kernel, L{norm}, lag {lag}"] = (jumps[norm], lag)
-    print_convergence("children", kernels, scale.couplings, pictures)
+    print_convergence(kernels, scale.couplings)
 
 
-def counties(scale: Scale, pictures: Path | None) -> None:
+def counties(scale: Scale) -> None:
     """Experiment 3: counties under a fixed state total."""
     title(f"3. Counties under a fixed state total, L1, epsilon {COUNTY_EPSILON}")
     rng = np.random.default_rng(102)
@@ -140,7 +132,7 @@ def counties(scale: Scale, pictures: Path | None) -> None:
     for name, sizes in states.items():
         print(f"\n{name}: {sizes.size} units, {sizes.min():,.0f} to {sizes.max():,.0f} people")
         mechanism = GeneralizedLaplace(Invariants.from_subsets([range(sizes.size)], sizes.size), COUNTY_EPSILON)
-        print_noise("counties", mechanism, scale, pictures, sizes)
+        print_noise("counties", mechanism, scale, sizes)
         smallest = 82  # the least populous county of the country, which the paper names
         print(
             f"units that 1,000 draws would make negative if they held {smallest} people: at most "
@@ -165,27 +157,14 @@ def jump_kernel(lattice: Lattice, problem: str, norm: int, compiled: bool = Fals
     return JumpKernel(lattice, epsilon, norm, BEST_A[problem, norm], compiled)
 
 
-def save(folder: Path | None, name: str, draw: Callable[[Axes], object]) -> None:
-    """Draw one picture into the folder, if there is one."""
-    if folder is not None:
-        figure = Figure(figsize=(9, 5), layout="constrained")
-        draw(figure.subplots())
-        figure.savefig(folder / f"{name}.png", dpi=120)
-
-
-def print_noise(
-    problem: str, mechanism: GeneralizedLaplace, scale: Scale, pictures: Path | None, sizes: Float | None = None
-) -> Integers:
+def print_noise(problem: str, mechanism: GeneralizedLaplace, scale: Scale, sizes: Float | None = None) -> Integers:
     """What a mechanism's noise is like, beside projected noise where there are sizes, and what its samples cost."""
     choice = mechanism.automatic
     choice.sampler.sample(2, 0)
     noise, seconds = timed(lambda: choice.sampler.sample(scale.draws, 1))
     print(f"L{mechanism.norm}: sampler {choice.sampler.name!r}, {choice.reason}")
     rows = [noise_row("generalized Laplace", noise, seconds / scale.draws, sizes)]
-    if sizes is None:
-        save(pictures, f"{problem}_noise_L{mechanism.norm}", partial(noise_by_cell, noise=noise[:1000]))
-    else:
-        save(pictures, f"{problem}_{sizes.size}_noise", partial(noise_by_size, sizes=sizes, noise=noise))
+    if sizes is not None:
         for label, whole in {", whole": True, "": False}.items():
             project = partial(projected_noise, mechanism.invariants, mechanism.epsilon, scale.projections, 1, whole)
             other, taken = timed(project)
@@ -241,19 +220,17 @@ def iteration_seconds(kernel: Kernel, scale: Scale) -> float:
     return min(timed(partial(kernel.advance, states, moves, np.random.default_rng(i)))[1] for i in range(5)) / moves
 
 
-def print_convergence(problem: str, kernels: dict[str, tuple[Kernel, int]], runs: int, pictures: Path | None) -> None:
+def print_convergence(kernels: dict[str, tuple[Kernel, int]], runs: int) -> None:
     """Iterations until the coupling's bound on the distance from the law is small."""
-    found: dict[str, MeetingTimes] = {}
 
     def row(name: str, kernel: Kernel, lag: int) -> list[object]:
-        meetings = found[name] = meeting_times(kernel, lag, runs, max_iterations=400_000, rng=4)
+        meetings = meeting_times(kernel, lag, runs, max_iterations=400_000, rng=4)
         small = [meetings.iterations_for(eta) for eta in (0.25, 0.05, 0.01)]
         bound, error = meetings.bound(small[0])
         return [name, lag, (meetings.times - lag).mean(), f"{bound:.2f} +- {error:.2f}", *small]
 
     header = ["coupled chains", "lag", "mean tau - lag", "bound there", "bound .25 after", ".05 after", ".01 after"]
     print_table(header, (row(name, *own) for name, own in kernels.items()), kernels)
-    save(pictures, f"{problem}_convergence", lambda axes: total_variation(axes, found))
 
 
 def reduction(kernel: Kernel, scale: Scale) -> float:

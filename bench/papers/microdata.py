@@ -2,14 +2,13 @@
 
     python -m bench microdata             31 data sets x 6 privacy settings x 6 methods x 1,000 runs
     python -m bench microdata --quick     3 data sets x 2 settings x 20 runs: a minute, for continuous integration
-    python -m bench microdata --timing    milliseconds a solve beside scipy's nnls and two general QP solvers, and sizes
 
-Where the shared data folder is not at hand the synthetic data sets run alone. Data and constants are those of
+Times beside other solvers of the same least squares are those of `bench peers`. Where the shared data folder is not at
+hand the synthetic data sets run alone. Data and constants are those of
 github.com/uscensusbureau/CostOfMicrodataNeurIPS2021 (NeurIPS 2021, supplement).
 """
 
 import csv
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,15 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls as scipy_nnls
 
-from bench.general_peers import by_clarabel, by_osqp
 from bench.measuring import parser_of, print_table, timed
 from bench.problems import BLOCKS
 from blue_solvers.nonnegative import NonnegativeFit, anchored_fit, max_fit, nnls, ols, reweighted_fit, sequential_fit
 from blue_solvers.nonnegative.price.bounds import PureDP, ZeroConcentratedDP, least_sum_error
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Integers
 from noise_mechanisms import draw_noise
 
@@ -66,7 +63,6 @@ TABLES = {  # by what they are called where the paper's figures are
     "largest": "Table 2: largest squared error of a cell, ours / paper",
     "total": "Table 2: total squared error of cells, ours / paper",
 }
-OTHERS = ("scipy nnls", "clarabel", "osqp")
 RIVALS = {"sum / OLS": ("sum", "OLS"), "worst cell / NNLS": ("largest", "NNLS"), "all cells / NNLS": ("total", "NNLS")}
 Results = list[dict[str, Any]]
 
@@ -74,18 +70,12 @@ Results = list[dict[str, Any]]
 def main(argv: list[str]) -> None:
     """Run the benchmark as the command line says, and print its tables."""
     parser = parser_of("microdata", __doc__, "3 data sets, 2 settings, 20 runs")
-    parser.add_argument("--timing", action="store_true", help="milliseconds a solve instead of errors")
     parser.add_argument("--runs", type=int, help="runs for each data set and setting (default 1000)")
-    parser.add_argument("--out", type=Path, help="JSON file for all errors")
     parser.add_argument("--picture", type=Path, help="picture of the trade-off (needs matplotlib)")
     options = parser.parse_args(argv)
     if not PUMA.is_dir():
         print(f"no folder {PUMA}: the 15 real data sets are left out", file=sys.stderr)
     datasets = synthetic_datasets() | (puma_datasets(PUMA) if PUMA.is_dir() else {})
-    if options.timing:
-        print_timings(datasets, options.runs or 20)
-        print_sizes()
-        return
     settings = SETTINGS
     if options.quick:
         datasets, settings = {name: datasets[name] for name in QUICK}, (SHOWN, SETTINGS[-1])
@@ -94,8 +84,6 @@ def main(argv: list[str]) -> None:
     print(
         f"{len(datasets)} data sets x {len(settings)} settings x {len(METHODS)} methods x {runs} runs: {seconds:.0f} s"
     )
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1))
     report(results)
     if options.picture:
         draw(results, options.picture)
@@ -158,7 +146,7 @@ def report(results: Results) -> None:
         print(f"\n{title}")
         print_table(["data set", *METHODS], list(_beside(shown, [row for row in printed if row["figure"] == figure])))
     print("\nmean squared errors over all data sets and settings: ratio at most, and in how many pairs above 1.01")
-    print_table(["method", *RIVALS], list(_beside_rivals(solved)))
+    print_table(["method", *RIVALS, "CPU ms a solve"], list(_beside_rivals(solved)))
 
 
 def _beside(shown: dict, printed: list[dict[str, str]]) -> Iterator[list[str]]:
@@ -176,67 +164,14 @@ def _beside(shown: dict, printed: list[dict[str, str]]) -> Iterator[list[str]]:
         yield ["ratio (sd)", *(f"{np.mean(r):.3f} ({np.std(r):.3f})" for r in known)]
 
 
-def _beside_rivals(results: Results) -> Iterator[list[str]]:
-    """How near the method of our own comes to OLS on the sum and to NNLS on the cells, over everything that was run."""
+def _beside_rivals(results: Results) -> Iterator[list[object]]:
+    """How near each method comes to OLS on the sum and to NNLS on the cells, and its time, over all that was run."""
     found = {(r["dataset"], r["setting"], r["method"]): r for r in results}
     keys = sorted({key[:2] for key in found})
     for method in list(METHODS)[1:]:
         each = [[found[*k, method][of] / found[*k, rival][of] for k in keys] for of, rival in RIVALS.values()]
-        yield [method, *(f"{max(own):.3f}, {sum(r > 1.01 for r in own)} of {len(keys)}" for own in each)]
-
-
-def print_timings(datasets: dict[str, Integers], runs: int) -> None:
-    """Milliseconds a solve for each method and data set, beside three solvers of the same least squares."""
-    print(f"Laplace, epsilon = 0.5, {runs} runs: CPU milliseconds a solve, others' matrices beforehand")
-    rows = ([name, *_milliseconds(benchmark_problem(counts, SHOWN), runs)] for name, counts in datasets.items())
-    print_table(["data set", *METHODS, *OTHERS], rows)
-
-
-def _milliseconds(problem: Problem, runs: int) -> Iterator[float | None]:
-    y = problem.truth[:, None] + draw_noise(problem, runs, SEED)
-    for fit in METHODS.values():
-        fit(problem, y)
-        yield 1e3 * timed(partial(fit, problem, y))[1] / runs
-    for other in OTHERS:
-        yield 1e3 * np.mean([timed(solver(other, problem, column))[1] for column in y.T])
-
-
-def solver(other: str, problem: Problem, y: Float) -> Callable[[], Float]:
-    """One of the others, its matrices made: of all observed cells, or as scipy's nnls of detailed ones."""
-    if other == "scipy nnls":
-        deviations = np.sqrt(problem.variances)
-        return partial(scipy_nnls, problem.marginal_matrix().toarray() / deviations[:, None], y / deviations)
-    lower = np.full(y.size, -np.inf)
-    lower[problem.observed.slice("detailed")] = 0
-    make = by_clarabel if other == "clarabel" else by_osqp
-    return make(problem.constraint_matrix(), problem.variances, y, lower)
-
-
-def tree(leaves: int, leaves_per_group: int = 100) -> Problem:
-    """A root, groups and leaves, as a variable with one recode."""
-    groups = np.repeat(np.arange(leaves // leaves_per_group), leaves_per_group)
-    schema = Schema({"leaf": leaves}, {"leaf": {"group": groups.tolist()}})
-    return Problem(schema, dict.fromkeys(("total", "group", "detailed"), 128.0), noise="laplace")
-
-
-def print_sizes() -> None:
-    """Seconds for one non-negative fit of large problems, nine cells in ten being zero, beside general QP solvers."""
-    trees = {f"tree {leaves:,}": tree(leaves) for leaves in (30_000, 100_000, 300_000)}
-    problems = {"PL94": gallery.pl94(), **trees, "6^6": gallery.cube(6, 6)}
-    rows = ([name, *_seconds(problem, name in list(trees)[:2])] for name, problem in problems.items())
-    print_table(["seconds a solve", "cells", "nnls", "first", "kkt", "clarabel", "osqp"], rows)
-
-
-def _seconds(problem: Problem, beside: bool) -> Iterator[float]:
-    rng = np.random.default_rng(SEED)
-    M = problem.marginal_matrix()
-    cells = np.where(rng.random(M.shape[1]) < 0.1, rng.integers(1, 50, M.shape[1]), 0)
-    y = M @ cells + draw_noise(problem, 1, rng)[:, 0]
-    _, first = timed(partial(nnls, problem, y))
-    fit, seconds = timed(partial(nnls, problem, y))
-    yield from (cells.size, seconds, first, fit.kkt_residual / fit.observed.max())
-    for other in ("clarabel", "osqp") if beside else ():
-        yield timed(solver(other, problem, y))[1]
+        compared = (f"{max(own):.3f}, {sum(r > 1.01 for r in own)} of {len(keys)}" for own in each)
+        yield [method, *compared, float(np.mean([found[*k, method]["milliseconds"] for k in keys]))]
 
 
 def draw(results: Results, path: Path) -> None:

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from bench.papers.lattice_plots import noise_by_cell, noise_by_size, total_variation
 from blue_solvers import blue, estimate, plots
 from blue_solvers.cli import main
 from blue_solvers.spine_design import spine_plots as spine_plots
@@ -23,7 +22,6 @@ from constraint_builders.files import measurements_frame, write_frame
 from constraint_builders.geography import Entities
 from constraint_builders.pictures import COLOURS, logarithmic
 from noise_mechanisms import add_noise
-from noise_mechanisms.integer_subspace import MeetingTimes
 from tests.helpers.drawn_text import texts, unreadable
 from tests.helpers.effort import first_of
 from tests.helpers.every import every
@@ -253,23 +251,6 @@ def spine_figure() -> Figure:
     }
     spine_plots.accuracy(curves, SpineReport(entities, {}, ranks))
     return figure
-
-
-def lattice_figure() -> Figure:
-    figure = Figure(figsize=(10, 14), layout="constrained")
-    convergence, cells, sizes = figure.subplots(3, 1)
-    noise = np.random.default_rng(0).integers(-9, 10, (100, 80))
-    runs = np.ones(3, dtype=bool)
-    lags = {f"lag {lag}": MeetingTimes(lag, np.array([lag + 5, lag + 15, lag + 35]), runs) for lag in (10, 20, 30)}
-    total_variation(convergence, lags)
-    noise_by_cell(cells, noise, [f"cell {i}" for i in range(80)])
-    noise_by_size(sizes, np.geomspace(20, 4e7, 80), noise)
-    return figure
-
-
-@pytest.mark.parametrize("figure", [spine_figure, lattice_figure])
-def test_the_other_pictures_can_be_read(figure: Callable[[], Figure]) -> None:
-    assert unreadable(figure()) == []
 
 
 def test_spines_are_aligned_and_say_what_is_not_outlined(monkeypatch: pytest.MonkeyPatch) -> None:
