@@ -34,7 +34,7 @@ def test_general_peers_give_the_projection(make: Callable[..., Any]) -> None:
 def test_the_dense_active_set_gives_the_non_negative_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients, which are 0 where a cell is positive and do not fall below 0 elsewhere."""
     M = sparse.csr_array(np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]))
-    variances, y = np.arange(1.0, 5), np.array([1.0, 3, -2, 1])
+    variances, y = np.arange(1.0, 5), np.array([5.0, 3, -2, 4])
     x = general_peers.by_nnls(M, variances, y)()
     gradient = M.T @ ((x - y) / variances)
     assert x[2] == 0
