@@ -39,16 +39,16 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     ratios = RATIOS[:1] if options.quick else RATIOS
     cases = options.case or (QUICK if options.quick else CASES)
-    print_figures((figures for case in cases for figures in _figures(case, ratios)), cases)
+    print_figures(figures for case in cases for figures in _figures(case, ratios))
 
 
 def _figures(case: str, ratios: tuple[float, ...]) -> Iterator[dict[str, Any]]:
     equal = PROBLEMS[case]()
     closed_form = {"closed form": TwoPass() if equal.spine else SeaBlue()}
-    unit = next(solvers.measured(case, equal, closed_form, timeout=TIMEOUT))["apply s"]
+    unit = next(solvers.measured(case, equal, closed_form, timeout=TIMEOUT))["apply"]
     for law in LAWS:
         for ratio in ratios:
             problem = cellwise(equal, ratio, law)
             for own in solvers.measured(case, problem, SOLVERS, columns=1, timeout=TIMEOUT):
-                times = unit and own["apply s"] and own["apply s"] / unit
-                yield {"case": case, "law": law, "ratio": ratio, **own, "x equal": times}
+                times = unit and own["apply"] and own["apply"] / unit
+                yield {"law": law, "ratio": ratio, **own, "x equal": times}

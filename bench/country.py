@@ -168,16 +168,13 @@ def main(argv: list[str]) -> None:
     """Run both passes, and print what they took and what they found."""
     parser = parser_of("country", __doc__, "few states, unless others are asked for")
     parser.add_argument("--cells", choices=("16", "2016"), default="16", help="in every geounit (16)")
-    some = parser.add_mutually_exclusive_group()
-    some.add_argument("--states", type=int, choices=range(1, 52), metavar="N", help="the first N states (all 51)")
-    some.add_argument("--share", type=float, metavar="P", help="states that have at most this share of the blocks")
+    parser.add_argument("--share", type=float, metavar="P", help="states that have at most this share of the blocks")
     parser.add_argument("--folder", type=Path, help="where records are kept, to go on there (a temporary folder)")
     options = parser.parse_args(argv)
-    is_open = options.share is None and options.states is None
-    share = QUICK_SHARES[options.cells] if options.quick and is_open else options.share
-    if share is not None and not 0 < share <= 1:
+    share = options.share if options.share is not None else QUICK_SHARES[options.cells] if options.quick else 1.0
+    if not 0 < share <= 1:
         parser.error(f"--share is {share:g}: give a number above 0, at most 1")
-    states = all_states()[: options.states] if share is None else states_within(share)
+    states = states_within(share)
     if not states:
         smallest = min(state.blocks for state in all_states()) / GEOUNITS["Block"]
         parser.error(f"no state has so few blocks: --share is {share:g}, and {smallest:.4f} is the least")

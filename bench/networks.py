@@ -6,51 +6,37 @@
 1. Grids of differences and power flows: CPU seconds of one sparse factorisation of the normal equations, of the leaves,
    of all exact standard errors, both together as multiples of the factorisation, and of the proof with its bound; and
    how far scipy's lsqr leaves variances from the exact ones, where dense algebra has these.
-2. What each of 10,000 further differences would tell of one leaf.
-3. The hour of the grid that ships, within its bounds: CPU milliseconds, and how far answers are from the published one,
-   by ours and by clarabel; and of each of a day's hours, that hour and 23 like it, as
-   columns of one problem, and with weights of their own as blocks of one.
-4. Small networks of differences whose nodes are within bounds, some of them at one: how often 90 % intervals by
+2. Small networks of differences whose nodes are within bounds, some of them at one: how often 90 % intervals by
    inverted tests hold the node, and how long they are, beside those without bounds.
+
+The hour of the grid that ships is measured by `bench peers`.
 """
 
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import lsqr
 
-from bench.general_peers import by_clarabel
 from bench.measuring import is_quick, print_table, timed
-from blue_solvers import Problem
-from blue_solvers.examples import POWER_HOUR
-from blue_solvers.least_squares import least_squares, worth_measuring
-from blue_solvers.nonnegative import inverted_intervals, ols
+from blue_solvers.least_squares import least_squares
+from blue_solvers.nonnegative import inverted_intervals
 from blue_solvers.normal_equations.factorisation import factorise
-from tests.helpers.designs import balances, differences, edges, grid_of_differences
+from tests.helpers.designs import differences, edges, grid_of_differences
 
 DENSE = 4_000  # leaves up to which variances are compared
-CANDIDATES, ROUNDS, DRAWS, HOURS = 10_000, 3, 200, 24
+ROUNDS, DRAWS = 3, 200
 PLACES = ("at the lower bound", "at the upper bound", "between", "half an error from one")  # of the first nodes
 Design = tuple[str, sparse.csr_array, NDArray]
 
 
 def main(argv: list[str]) -> None:
-    """Print the three."""
+    """Print both."""
     quick = is_quick(argv, "networks", __doc__, "small ones")
     head = ["design", "rows", "leaves", "one factorisation", "leaves", "standard errors", "together", "proof", "bound"]
     head.append("lsqr is off by")
     print_table(head, (beside_a_factorisation(*own) for own in designs(quick)), ["power flows, 50,000 nodes"])
-    name, S, variances = next(designs(True))
-    found = least_squares(S, np.zeros(S.shape[0]), variances)
-    further = differences(np.random.default_rng(2).integers(0, S.shape[1], (CANDIDATES, 2)), S.shape[1])
-    target = np.eye(1, S.shape[1], S.shape[1] // 2)[0]
-    _, seconds = timed(lambda: worth_measuring(found, target, further, 1.0))
-    print_table(["design", "candidates", "CPU s"], [[name, CANDIDATES, seconds]])
-    print_table(["by", "CPU ms", "megawatts from the published answer"], hour(), ["ours, an hour of a day, columns"])
     head = ["node", "held", "without bounds", "length", "without bounds"]
     print_table(head, held_within_bounds(4 if quick else 100), ["half an error from one"])
 
@@ -96,7 +82,7 @@ def beside_a_factorisation(name: str, S: sparse.csr_array, variances: NDArray) -
 
 
 def held_within_bounds(runs: int) -> Iterator[list[object]]:
-    """Rows of the fourth table, of so many networks of 8 nodes; coverage has a standard error of 0.03 of 100."""
+    """Rows of the second table, of so many networks of 8 nodes; coverage has a standard error of 0.03 of 100."""
     rng, nodes = np.random.default_rng(4), 8
     held, lengths = np.zeros((2, len(PLACES))), np.zeros((2, len(PLACES)))
     for _ in range(runs):
@@ -111,32 +97,3 @@ def held_within_bounds(runs: int) -> Iterator[list[object]]:
             lengths[row] += (upper - lower)[first]
     for number, name in enumerate(PLACES):
         yield [name, *held[:, number] / runs, *lengths[:, number] / runs]
-
-
-def hour() -> Iterator[list[object]]:
-    """Rows of the third table."""
-    data = pl.read_csv(POWER_HOUR)
-    names, published = data["series"].to_list(), data["published"].to_numpy()
-    y, weights = data["value"].to_numpy(), data["weight"].to_numpy()
-    A, lower = balances(names)
-    kept = Problem.from_matrix(A, 1 / weights)
-    ways: dict[str, Callable[[], NDArray]] = {
-        "ours, proved": lambda: ols(Problem.from_matrix(A, 1 / weights), y, bounds=(lower, np.inf)).observed,
-        "ours, of a problem that is kept": lambda: ols(kept, y, bounds=(lower, np.inf)).observed,
-    }
-    if find_spec("clarabel"):
-        ways["clarabel"] = by_clarabel(A, 1 / weights, y, lower)
-    rng = np.random.default_rng(6)
-    like = np.vstack([y, y * rng.uniform(0.95, 1.05, (HOURS - 1, y.size))])
-    own = np.vstack([weights, weights * rng.uniform(0.9, 1.1, (HOURS - 1, y.size))])
-    blocks = sparse.block_diag([A] * HOURS, format="csr")
-    day = np.tile(lower, HOURS), np.inf
-    ways["ours, an hour of a day, columns"] = lambda: ols(kept, like.T, bounds=(lower, np.inf)).observed.T
-    ways["ours, an hour of a day, blocks"] = lambda: ols(
-        Problem.from_matrix(blocks, 1 / own.ravel()), like.ravel(), bounds=day
-    ).observed.reshape(HOURS, -1)
-    for name, work in ways.items():
-        work()
-        x, seconds = min((timed(work) for _ in range(10)), key=lambda own: own[1])
-        x = np.atleast_2d(x)
-        yield [name, 1e3 * seconds / len(x), abs(x[0] - published).max()]

@@ -30,6 +30,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -39,9 +40,11 @@ from bench.other_systems import SYSTEMS, Case, silent, source_of
 from bench.problems import m5, margins, tree
 from blue_solvers import blue, certify
 from blue_solvers.adapters import ExactMinTrace
-from blue_solvers.nonnegative import nnls
+from blue_solvers.examples import POWER_HOUR
+from blue_solvers.nonnegative import nnls, ols
 from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
+from tests.helpers.designs import balances
 
 LEAST_TURN = 0.003  # CPU seconds that a turn takes at least
 LEAST_ROUNDS, MOST_ROUNDS = 3, 25
@@ -172,6 +175,7 @@ def _contests(quick: bool) -> Iterator[Contest]:
         yield _not_negative("PL94 and its cells", gallery.pl94().schema, gallery.pl94().observed.names)
         groups = {"leaf": {"group": (np.arange(30_000) // 100).tolist()}}
         yield _not_negative("tree of 30,000 leaves", Schema({"leaf": 30_000}, groups), ("total", "group"))
+    yield _grid()
     yield from _of_hierarchy("tree of 8 leaves", tree(8), 12)
     yield from _of_hierarchy("tree of 1,000 leaves", tree(1_000), 12)
     yield from _of_hierarchy("M5's shape, a fortieth of its items", m5(40), 4)
@@ -214,6 +218,17 @@ def _not_negative(name: str, schema: Schema, tables: Iterable[str]) -> Contest:
         called: lambda make=make: Rival("not negative", ours, make(), judged=judged) for called, make in makers.items()
     }
     return Contest(name, y.size, rivals)
+
+
+def _grid() -> Contest:
+    """The hour of the grid that ships, within its bounds: how far both are from the answer that was published."""
+    data = pl.read_csv(POWER_HOUR)
+    y, variances, published = data["value"].to_numpy(), 1 / data["weight"].to_numpy(), data["published"].to_numpy()
+    A, lower = balances(data["series"].to_list())
+    ours = lambda: ols(Problem.from_matrix(A, variances), y, bounds=(lower, np.inf)).observed  # noqa: E731
+    distance = distance_from(published, variances)
+    rival = lambda: Rival("not negative", ours, general_peers.by_clarabel(A, variances, y, lower), distance)  # noqa: E731
+    return Contest(f"an hour of the grid, ours {distance(ours()):.0e} off", y.size, {"clarabel": rival})
 
 
 def _proved(problem: Problem, y: NDArray, x: NDArray) -> dict[str, float | None]:

@@ -8,7 +8,7 @@
     python -m bench solvers --resume FILE          goes on where a run with the same file was
 
 By `blue_solvers.benchmark`, which anybody has: each solver runs in a process of its own, so that its peak memory is its
-own. Beside each case stands the time to copy its input and output once on the same machine in the same run; ratios to
+own, in seconds and bytes. "x copy" is beside the time to copy input and output once on the same machine; ratios to
 that are what compares between machines. Cases are those of `bench.problems`. M5 is 3,049 items in 7 departments of 3
 categories, sold in 10 stores of 3 states, 42,840 series in all: the textbook's way, (S' W S)^-1 S' W, has a dense
 matrix there, 7.4 GB and an hour to factorise, since the total sums all.
@@ -25,6 +25,10 @@ from constraint_builders import Problem
 
 CASES = ("3^3", "4^4", "5^5", "6^6", "pl94", "pl94 x 55", "dhc", "adult", "50 x 10", "2^12")
 QUICK = ("3^3", "4^4", "pl94")
+FIGURES = (
+    "problem", "cells_in", "cells_out", "solver", "by", "prepare", "apply", "many_columns", "variances", "memory",
+    "iterations", "error", "status",
+)  # fmt: skip
 SEED, COLUMNS_AT_ONCE, TIMEOUT = 2024, 64, 300.0
 
 
@@ -50,25 +54,10 @@ def measured(
     columns: int = COLUMNS_AT_ONCE,
     timeout: float = TIMEOUT,
 ) -> Iterator[dict[str, Any]]:
-    """Figures of solvers on a problem by the headings of columns, or why there are none, as soon as each is there."""
+    """Figures of `benchmark`, in seconds and bytes, or why there are none, as soon as each is there."""
     for label, solver in solvers.items():
         frame = benchmark({case: problem}, {label: solver}, columns=columns, resume=resume, timeout=timeout, seed=SEED)
         own = frame.row(0, named=True)
-        many, copy = own["many_columns"], own["copy"]
-        by = own["by"] if own["status"] == "done" else own["status"][-110:]
-        yield {
-            "case": case,
-            "cells in": own["cells_in"],
-            "out": own["cells_out"],
-            "solver": by if by.startswith(label) else f"{label}: {by}",
-            "prepare s": own["prepare"],
-            "apply s": own["apply"],
-            "x copy": own["apply"] and own["apply"] / copy,
-            f"{columns} columns s": many,
-            "x copies": many and many / copy / columns,
-            "variances s": own["variances"],
-            "peak MiB": own["memory"] and own["memory"] / 2**20,
-            "x in+out": own["memory"] and own["memory"] / 8 / (own["cells_in"] + own["cells_out"]),
-            "iterations": own["iterations"],
-            "error": own["error"],
-        }
+        copies = own["apply"] and own["apply"] / own["copy"]
+        sizes = own["memory"] and own["memory"] / 8 / (own["cells_in"] + own["cells_out"])
+        yield {**{name: own[name] for name in FIGURES}, "x copy": copies, "memory, x in+out": sizes}
