@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from noise_mechanisms.integer_subspace.bounded_blocks import BoundedBlock
 from noise_mechanisms.integer_subspace.chains import CouplingWarning, meeting_times
 from noise_mechanisms.integer_subspace.exact_decisions import bernoulli_exp
 from noise_mechanisms.integer_subspace.guarantee import Guarantee
-from noise_mechanisms.integer_subspace.heat_bath import ENDLESS, HeatBathKernel, draw_steps, kinks
+from noise_mechanisms.integer_subspace.heat_bath import ENDLESS, HeatBathKernel, redraw_in_numpy
 from noise_mechanisms.integer_subspace.invariants import Invariants, two_way_shape
 from noise_mechanisms.integer_subspace.lattice import Lattice, block_members
 from noise_mechanisms.laws.base_law import Seed
@@ -277,20 +277,17 @@ class BoundedKernel(HeatBathKernel):
         self._table, self._ceiling = table, 1 if binary else ENDLESS
         self._redraw = self._reference = self._redraw_between_walls
 
-    def _redraw_between_walls(
-        self, states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
-    ) -> None:
-        """As in `redraw_in_numpy`, between bounds: states (chains, d), moves (moves, width), choices (chains, n)."""
-        chains, unit = np.arange(states.shape[0])[:, None], self._moves.unit
-        for choice, uniform in zip(choices.T, uniforms.T, strict=True):
-            changed, by = cells[choice], steps[choice]
-            noise = states[chains, changed]
-            values = noise + self._table[changed]
-            down, up = np.where(by > 0, (values, self._ceiling - values), (self._ceiling - values, values))
-            low, high = (np.where(by == 0, ENDLESS, room).min(axis=1, keepdims=True) for room in (down, up))
-            places, weights = kinks(noise, by, unit)
-            t = draw_steps(np.clip(places, -low, high), weights, epsilon / 2, uniform, (-low, high))
-            np.add.at(states, (chains, changed), t[:, None] * by)
+    def _redraw_between_walls(self, *drawn: Any) -> None:
+        """As `redraw_in_numpy`, at half of epsilon."""
+        *moved, epsilon = drawn
+        redraw_in_numpy(*moved, epsilon / 2, self._walls)
+
+    def _walls(self, cells: Integers, steps: Integers, noise: Integers) -> tuple[Integers, Integers]:
+        """How often moves may be taken back and forth, (chains, 1) each, from noise on their cells, (chains, width)."""
+        values = noise + self._table[cells]
+        down, up = np.where(steps > 0, (values, self._ceiling - values), (self._ceiling - values, values))
+        low, high = (np.where(steps == 0, ENDLESS, room).min(axis=1, keepdims=True) for room in (down, up))
+        return -low, high
 
 
 def equivalent_tables(invariants: Invariants, table: ArrayLike, binary: bool = False, limit: int = 100_000) -> Integers:

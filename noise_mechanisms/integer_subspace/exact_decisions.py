@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
@@ -46,26 +47,31 @@ def _bernoulli_exp_below_one(cost: Fraction) -> bool:
 
 
 def is_below(uniform: int, probability: Callable[[int], Decimal]) -> bool:
-    """Whether a uniform number, whose first 64 bits these are, is below a real number between 0 and 1.
+    """Whether a uniform number is below a real number between 0 and 1; as `place_among` that number alone."""
+    return place_among(uniform, lambda digits: [probability(digits)]) == 0
 
-    The number is computed to as many decimal digits as it takes, and further random bits are drawn, until they decide.
+
+def place_among(uniform: int, ascending: Callable[[int], Sequence[Decimal]]) -> int:
+    """How many of some real numbers between 0 and 1 a uniform number, whose first 64 bits are given, is above.
+
+    They are computed to as many decimal digits as it takes, and further random bits are drawn, until they decide.
 
     Parameters
     ----------
     uniform : int
         The first bits.
-    probability : function of digits
-        The number in the current decimal context, of that precision, with an error below 10^(guard - digits).
+    ascending : function of digits
+        The numbers, none below the one before, in the current decimal context, of that precision, with errors below
+        10^(guard - digits).
     """
     bits = WORD
     while True:
         digits = bits // 3 + 2 * GUARD
         with localcontext(Context(prec=digits)):
-            value, error = probability(digits), Decimal(10) ** (GUARD - digits)
-            if Decimal(uniform + 1) / Decimal(2**bits) < value - error:
-                return True
-            if Decimal(uniform) / Decimal(2**bits) > value + error:
-                return False
+            numbers, error = ascending(digits), Decimal(10) ** (GUARD - digits)
+            surely = bisect_right(numbers, Decimal(uniform) / 2**bits - error)
+            if surely == bisect_left(numbers, Decimal(uniform + 1) / 2**bits + error):
+                return surely
         uniform, bits = (uniform << WORD) | secrets.randbits(WORD), bits + WORD
 
 

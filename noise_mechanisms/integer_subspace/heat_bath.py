@@ -14,6 +14,7 @@ to float64). In numpy it is done for many chains at once, in the loop to be comp
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, TypeAlias
@@ -53,11 +54,6 @@ class Moves:
     def count(self) -> int:
         """Number of moves."""
         return int(self.cells.shape[0])
-
-    @property
-    def unit(self) -> bool:
-        """Whether every move changes every one of its cells by 1 or -1."""
-        return bool((abs(self.steps) == 1).all())
 
 
 def basic_moves(lattice: Lattice) -> Moves:
@@ -165,13 +161,14 @@ def draw_steps(
     uniform : ndarray, (chains,)
         In [0, 1); t increases with it.
     bounds : pair of ndarray of int64, (chains, 1), optional
-        The least and the largest t that is drawn; all places are between them.
+        The least and the largest t that is drawn.
 
     Returns
     -------
     ndarray of int64, (chains,)
     """
     low, high = (places[:, :1] - ENDLESS, places[:, -1:] + ENDLESS) if bounds is None else bounds
+    places = np.clip(places, low, high)  # beyond them the cost is linear
     # Segment i runs from just beyond kink i - 1 to kink i, the first from the least t, the last to the largest.
     ends = np.concatenate([low - 1, places, high], axis=1)
     length = np.diff(ends, axis=1)
@@ -204,7 +201,13 @@ def _within_segment(
 
 
 def redraw_in_numpy(
-    states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
+    states: Integers,
+    cells: Integers,
+    steps: Integers,
+    choices: Integers,
+    uniforms: Float,
+    epsilon: float,
+    bounds: Callable[[Integers, Integers, Integers], tuple[Integers, Integers]] | None = None,
 ) -> None:
     """Redraw every chain along its moves, one after another, from the law given everything else.
 
@@ -218,11 +221,14 @@ def redraw_in_numpy(
         Which moves come, and with which uniform numbers.
     epsilon : float
         Positive.
+    bounds : callable, optional
+        Of a move's cells, steps and values, (chains, width) each: how often it may be taken, as in `draw_steps`.
     """
     chains, unit = np.arange(states.shape[0])[:, None], bool((abs(steps) == 1).all())
     for choice, uniform in zip(choices.T, uniforms.T, strict=True):
         changed, by = cells[choice], steps[choice]
-        t = draw_steps(*kinks(states[chains, changed], by, unit), epsilon, uniform)
+        values = states[chains, changed]
+        t = draw_steps(*kinks(values, by, unit), epsilon, uniform, bounds and bounds(changed, by, values))
         np.add.at(states, (chains, changed), t[:, None] * by)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import secrets
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from math import isqrt
 from typing import ClassVar
 
@@ -16,12 +17,12 @@ from scipy.special import logsumexp
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.exact_decisions import (
-    GUARD,
     WORD,
     LaplaceStream,
     ShiftedGaussian,
     decimal,
     is_below,
+    place_among,
     theta_at_zero,
 )
 from noise_mechanisms.integer_subspace.gram_schmidt import gram_schmidt
@@ -184,29 +185,13 @@ class L2LadderSampler(KleinSampler):
 
     def _choose_rung(self) -> int:
         """A rung of exactly its probability: the place of a uniform number among the cumulated weights."""
-        uniform, bits = secrets.randbits(WORD), WORD
-        while True:
-            digits = bits // 3 + 2 * GUARD
-            with localcontext(Context(prec=digits)):
-                below, above = Decimal(uniform) / 2**bits, Decimal(uniform + 1) / 2**bits
-                error, before = Decimal(10) ** (GUARD - digits), Decimal(0)
-                for rung, cumulative in enumerate(self._cumulative(digits), start=1):
-                    if below < cumulative + error:
-                        if (rung == 1 or before + error < below) and above < cumulative - error:
-                            return rung
-                        break
-                    before = cumulative
-            uniform, bits = (uniform << WORD) | secrets.randbits(WORD), bits + WORD
+        return 1 + place_among(secrets.randbits(WORD), self._cumulative)
 
     def _cumulative(self, digits: int) -> list[Decimal]:
         """Probabilities of the first rungs together, to an error below 10^(guard - digits), in such a context."""
         if digits not in self._rungs:
-            weights = [self._weight(k, digits) for k in range(1, self._highest(digits) + 1)]
-            total, cumulative, found = sum(weights, Decimal(0)), Decimal(0), []
-            for weight in weights:
-                cumulative += weight
-                found.append(cumulative / total)
-            self._rungs[digits] = found
+            cumulative = list(accumulate(self._weight(k, digits) for k in range(1, self._highest(digits) + 1)))
+            self._rungs[digits] = [own / cumulative[-1] for own in cumulative]
         return self._rungs[digits]
 
     def _weight(self, rung: int, digits: int) -> Decimal:
