@@ -1,7 +1,7 @@
 """Certificates beside true errors and beside an apply: what is proved, how closely, at what cost.
 
     python -m bench certificates             gallery, M5's shape, Rhode Island at 2,016 cells, 20,000 invented problems
-    python -m bench certificates --quick     small ones, an item in 100, Rhode Island at 16 cells, 90 invented problems
+    python -m bench certificates --quick     small ones, an item in 10, Rhode Island at 16 cells, 90 invented problems
 
 Invented problems are those of the tests, of all kinds, beside 600 bits. Every one is answered by `estimate` as users
 call it, proved and refined; what is then neither refused nor marked must be right to 1e-8 of a standard error, and what
@@ -25,7 +25,7 @@ from constraint_builders import Problem
 from noise_mechanisms import add_noise
 
 SMALL = ("toy", "pl94", "5^5", "6^6", "adult two-way")
-QUICK, FULL = (*SMALL, "M5, an item in 100", "16 cells"), (*SMALL, "2^12", "adult", "50 x 10", "M5", "2,016 cells")
+QUICK, FULL = (*SMALL, "M5, an item in 10", "16 cells"), (*SMALL, "2^12", "adult", "50 x 10", "M5", "2,016 cells")
 EPSILON = float(np.finfo(float).eps)
 BARS = {"error": 1e-8, "known": 64.0}  # the latter in roundings of the largest figure
 VERDICTS = ("exact", "marked", "refused", "not certified")

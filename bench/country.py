@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bench.measuring import parser_of, peak_bytes, print_table, timed
-from bench.synthetic_nation import GEOUNITS, LEVELS, Nation, State, all_states, states_within
+from bench.synthetic_nation import GEOUNITS, LEVELS, Nation, all_states, states_within
 from blue_solvers.streaming.job import CHECKSUMS, MEASURED, STEPS, Job
 from blue_solvers.streaming.manifest import TOP
 from blue_solvers.streaming.part_data import Estimates, Part, Upward
@@ -185,24 +185,19 @@ def main(argv: list[str]) -> None:
             found = passes.run()
         except (ValueError, OSError) as error:  # the folder is another run's, or cannot be written
             parser.error(str(error))
-        print_seconds(passes, states)
+        print_seconds(passes)
     print_findings(found)
 
 
-def print_seconds(passes: Passes, states: list[State]) -> None:
-    """By state and in all, with a projection to all blocks of the nation."""
-    rows = {}
-    for state in states:
-        took = [passes.seconds(name) for name in passes.input.parts if name.startswith(f"{state.code}-")]
-        summed = [sum(own[i][clock] for own in took) for i in (0, 1) for clock in ("processor", "wall")]
-        peak = max(own["peak"] for both in took for own in both)
-        rows[state.code] = np.array([state.blocks, *summed, peak / 1e6])
-    total = np.sum(list(rows.values()), axis=0)
-    total[-1] = max(own[-1] for own in rows.values())
-    country = np.array([*(total[:-1] * (GEOUNITS["Block"] / total[0])), total[-1]])
-    header = ["state", "blocks", "up: processor s", "wall s", "down: processor s", "wall s", "peak MB so far"]
-    printed = {**rows, "all": total, "country": country}
-    print_table(header, [[name, *own] for name, own in printed.items()])
+def print_seconds(passes: Passes) -> None:
+    """In all, with a projection to all blocks of the nation."""
+    took = [passes.seconds(name) for name in passes.input.parts]
+    summed = [sum(own[i][clock] for own in took) for i in (0, 1) for clock in ("processor", "wall")]
+    peak, blocks = max(own["peak"] for both in took for own in both), sum(own.blocks for own in passes.nation.states)
+    total = np.array([blocks, *summed])
+    country = total * GEOUNITS["Block"] / blocks
+    header = ["states", "blocks", "up: processor s", "wall s", "down: processor s", "wall s", "peak MB"]
+    print_table(header, [["these", *total, peak / 1e6], ["country", *country, peak / 1e6]])
     print(f"projected to the country: {(country[1] + country[3]) / 3600:.2f} hours of one processor")
 
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial, reduce
 from importlib import import_module
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -67,11 +66,8 @@ def _task(shape: Ways) -> str:
 
 
 @contextmanager
-def _on_path(folder: Path | None) -> Iterator[None]:
-    """Sources in a folder; None are those that are installed."""
-    if folder is None:
-        yield
-        return
+def _on_path(folder: Path) -> Iterator[None]:
+    """Sources in a folder."""
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}")
     sys.path.insert(0, str(folder))
@@ -237,9 +233,9 @@ def blue_down(folder: Path) -> Iterator[Case]:
     yield Case("census-bluedown, linear passes", task, problem, y, x, passes)
 
 
-def private_pgm(folder: Path | None) -> Iterator[Case]:
-    """private-pgm's mirror descent, its total known; from its clone, or as installed from PyPI."""
-    with _on_path(folder and folder / "src"):
+def private_pgm(folder: Path) -> Iterator[Case]:
+    """private-pgm's mirror descent, its total known."""
+    with _on_path(folder / "src"):
         mbi = import_module("mbi")
     shape, rng = (4, 4, 4), np.random.default_rng(SEED)
     schema, tables = _all_margins(shape)
@@ -267,21 +263,14 @@ SYSTEMS: dict[str, Callable[[Any], Iterator[Case]]] = {  # by their repositories
 }
 
 
-ON_PYPI = {"ryan112358/private-pgm": "mbi"}  # modules that a package index has too
-
-
-def source_of(repository: str, folder: Path | None) -> Path | None:
-    """Where a system's clone lies; None where it is taken from the environment, if a package index has it.
+def source_of(repository: str, folder: Path | None) -> Path:
+    """Where a system's clone lies.
 
     Raises
     ------
     FileNotFoundError
-        If the system is in neither.
+        If there is none.
     """
-    if folder is not None and (own := folder / repository.partition("/")[2]).is_dir():
-        return own
-    module = ON_PYPI.get(repository)
-    if module is not None and find_spec(module) is not None:
-        return None
-    installed = f", and no {module!r} is installed" if module else ""
-    raise FileNotFoundError(f"no clone of it in {folder or 'any folder: give --peers'}{installed}")
+    if folder is None or not (own := folder / repository.partition("/")[2]).is_dir():
+        raise FileNotFoundError(f"no clone of it in {folder or 'any folder: give --peers'}")
+    return own

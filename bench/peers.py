@@ -6,8 +6,8 @@
 
 A row is a problem and a peer. "apply": both were prepared, and answer again; "from the problem": both start with what
 was measured, loaded and described; "frames", "arrays": both are given the same ones, of several columns. Times are
-medians, in milliseconds of processor on one BLAS thread; the ratio, peer over ours, is the median over rounds that
-time one after the other. Peers for any equalities are given these, while ours finds them from the problem.
+the least of several, in milliseconds of processor on one BLAS thread, ours and theirs taking turns. Peers for any
+equalities are given these, while ours finds them from the problem.
 
 "distance" is the largest difference from our answer in any cell, in our standard errors; "proved" bounds how far any
 figure and any combination of them is from the best estimate, by certificate; "disagreement" is what sums miss. Of
@@ -15,18 +15,16 @@ forecasts "leaf error" is the root mean square of what bottom series are off the
 over the least, where detailed cells or bottom series may not be negative. Variances of forecasts are the numbers of
 leaves, or these times factors from 0.01 to 100.
 
-Of hierarchicalforecast (extra ``forecasts``), and of general least squares as anybody writes them with scipy. Systems
-that are not on PyPI are run from clones of their repositories, JordanAwan/SeaBlue in FOLDER/SeaBlue and so on, with
-what these need installed. Who is not there is named below. What they gave is in docs/comparison.md.
+Of hierarchicalforecast (extra ``forecasts``), and of general least squares as anybody writes them with scipy. Other
+systems are run from clones of their repositories, JordanAwan/SeaBlue in FOLDER/SeaBlue and so on, with what these need
+installed. Who is not there is named below. What they gave is in docs/comparison.md.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -35,7 +33,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bench import forecast_peers, general_peers
-from bench.measuring import parser_of, print_figures, timed
+from bench.measuring import parser_of, print_figures, shortest
 from bench.other_systems import SYSTEMS, Case, silent, source_of
 from bench.problems import m5, margins, tree
 from blue_solvers import blue, certify
@@ -46,8 +44,6 @@ from constraint_builders import Problem, Schema, gallery
 from noise_mechanisms import draw_noise
 from tests.helpers.designs import balances
 
-LEAST_TURN = 0.003  # CPU seconds that a turn takes at least
-LEAST_ROUNDS, MOST_ROUNDS = 3, 25
 Work = Callable[[], Any]
 
 
@@ -93,43 +89,30 @@ def distance_from(x: NDArray, variances: NDArray) -> Callable[[NDArray], float]:
     return distance
 
 
-def held(contest: Contest, budget: float, absent: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """The results of a contest; those who cannot take part are told why. `budget` is in seconds for each rival."""
+def held(contest: Contest, rounds: int, absent: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """The results of a contest, of so many rounds for each rival; those who cannot take part are told why."""
     for name, make in contest.rivals.items():
         try:
-            found = {"problem": contest.problem, "cells": contest.cells, "peer": name, **_duel(make(), budget)}
+            found = {"problem": contest.problem, "cells": contest.cells, "peer": name, **_duel(make(), rounds)}
         except Exception as error:  # of others' code, or of what it needs
             absent[f"{name} on {contest.problem}"] = f"{type(error).__name__}: {error}".splitlines()[0]
         else:
             yield found
 
 
-def _duel(rival: Rival, budget: float) -> dict[str, Any]:
-    """Medians over rounds, in CPU milliseconds, of theirs over ours in each round too, and how theirs is judged."""
+def _duel(rival: Rival, rounds: int) -> dict[str, Any]:
+    """Least CPU milliseconds, and how theirs is judged."""
     rival.ours()
     answer = rival.theirs()  # the first call compiles and loads
     judged = {"distance": rival.distance(answer), **dict.fromkeys(FIGURES), **rival.judged(answer)}
-    pair = [(work, _repeats(work)) for work in (rival.ours, rival.theirs)]
-    times: list[list[float]] = []
-    start = time.perf_counter()
-    while len(times) < LEAST_ROUNDS or (len(times) < MOST_ROUNDS and time.perf_counter() - start < budget):
-        times.append([_turn(*own) for own in pair])
-    ours, theirs = (1e3 * median(column) for column in zip(*times, strict=True))
-    ratio = median(own[1] / own[0] for own in times)
-    return {"timed": rival.timed, "ours ms": ours, "peer ms": theirs, "peer / ours": ratio, **judged}
-
-
-def _repeats(work: Work) -> int:
-    """Calls that take a turn's time."""
-    count = 1
-    while (taken := _turn(work, count) * count) < LEAST_TURN:
-        count = max(2 * count, int(count * LEAST_TURN / max(taken, 1e-6)))
-    return count
-
-
-def _turn(work: Work, count: int) -> float:
-    """CPU seconds for one call."""
-    return timed(lambda: [work() for _ in range(count)])[1] / count
+    ours, theirs = shortest(rival.ours, rival.theirs, rounds=rounds)
+    return {
+        "timed": rival.timed,
+        "ours ms": 1e3 * ours,
+        "peer ms": 1e3 * theirs,
+        "peer / ours": theirs / ours,
+        **judged,
+    }
 
 
 SEED = 2024
@@ -150,8 +133,8 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     absent: dict[str, str] = {}
     systems = (_of_system(repository, options.peers, absent) for repository in SYSTEMS)
-    contests, budget = chain(_contests(options.quick), *systems), 0.2 if options.quick else 5.0
-    print_figures(own for contest in contests for own in held(contest, budget, absent))
+    contests, rounds = chain(_contests(options.quick), *systems), 3 if options.quick else 5
+    print_figures(own for contest in contests for own in held(contest, rounds, absent))
     for name, why in absent.items():
         print(f"not run: {name}: {why}")
 

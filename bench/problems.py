@@ -184,7 +184,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "2,016 cells": partial(state, "2016"),
     **{f"recoded {number}": partial(recoded, number) for number in range(24)},
     "M5": lambda: forecasts(m5()),
-    "M5, an item in 100": lambda: forecasts(m5(100)),
+    "M5, an item in 10": lambda: forecasts(m5(10)),
     "tree of 80,000": lambda: forecasts(tree(78_000)),
     "tree of 8,100,000": lambda: forecasts(tree(7_860_000)),
 }

@@ -6,25 +6,33 @@
     python -m bench solvers --solver auto --case 7^7 --case "recoded 3"
     python -m bench solvers --case M5 --columns 28 --solver auto --solver cholesky --solver cg
     python -m bench solvers --resume FILE          goes on where a run with the same file was
+    python -m bench solvers --ratio 3 --law log-uniform --solver "cg plain" --solver cholesky --columns 1
 
 By `blue_solvers.benchmark`, which anybody has: each solver runs in a process of its own, so that its peak memory is its
 own, in seconds and bytes. "x copy" is beside the time to copy input and output once on the same machine; ratios to
 that are what compares between machines. Cases are those of `bench.problems`. M5 is 3,049 items in 7 departments of 3
 categories, sold in 10 stores of 3 states, 42,840 series in all: the textbook's way, (S' W S)^-1 S' W, has a dense
-matrix there, 7.4 GB and an hour to factorise, since the total sums all.
+matrix there, 7.4 GB and an hour to factorise, since the total sums all. With a ratio every cell has a variance of its
+own between 1 and that, uniform or with a uniform logarithm; plain and Jacobi iterations use all rows, multigrid the
+independent ones, and those around two passes nearly equal variances.
 """
 
-from collections.abc import Iterator, Mapping
+from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 from bench.measuring import parser_of, print_figures
-from bench.problems import PROBLEMS
-from blue_solvers import SOLVERS, benchmark
-from blue_solvers.contract import Solver
-from constraint_builders import Problem
+from bench.problems import PROBLEMS, cellwise
+from blue_solvers import SOLVERS, ConjugateGradient, Solver, benchmark
 
 CASES = ("3^3", "4^4", "5^5", "6^6", "pl94", "pl94 x 55", "dhc", "adult", "50 x 10", "2^12")
 QUICK = ("3^3", "4^4", "pl94")
+PRECONDITIONERS = {"cg two_pass": "two_pass", "cg multigrid": "multigrid", "cg plain": None}
+CHOICES: dict[str, Solver] = {
+    **{name: kind() for name, kind in SOLVERS.items()},
+    **{name: ConjugateGradient(preconditioner=own) for name, own in PRECONDITIONERS.items()},
+}
+BY_DEFAULT = [name for name in SOLVERS if name != "auto"]
 FIGURES = (
     "problem", "cells_in", "cells_out", "solver", "by", "prepare", "apply", "many_columns", "variances", "memory",
     "iterations", "error", "status",
@@ -36,27 +44,24 @@ def main(argv: list[str]) -> None:
     """Print the table, one process a row."""
     parser = parser_of("solvers", __doc__, "small cases only")
     parser.add_argument("--case", action="append", choices=PROBLEMS, help="one case, may be repeated")
-    parser.add_argument("--solver", action="append", choices=SOLVERS, help="one solver, may be repeated")
+    parser.add_argument("--solver", action="append", choices=CHOICES, help="one solver, may be repeated")
     parser.add_argument("--columns", type=int, default=COLUMNS_AT_ONCE, help="at once, beside one")
     parser.add_argument("--resume", metavar="FILE", help="keep figures in a file, and go on where it ends")
+    parser.add_argument("--ratio", type=float, help="of the largest variance of a cell to the least (those of tables)")
+    parser.add_argument("--law", choices=("uniform", "log-uniform"), default="uniform", help="of variances in a ratio")
     options = parser.parse_args(argv)
-    solvers = {name: SOLVERS[name]() for name in options.solver or SOLVERS if name != "auto" or options.solver}
     cases = options.case or (QUICK if options.quick else CASES)
-    found = (measured(name, PROBLEMS[name](), solvers, options.resume, options.columns) for name in cases)
-    print_figures((figures for some in found for figures in some), cases)
+    print_figures((figures for case in cases for figures in measured(case, options)), cases)
 
 
-def measured(
-    case: str,
-    problem: Problem,
-    solvers: Mapping[str, Solver],
-    resume: str | None = None,
-    columns: int = COLUMNS_AT_ONCE,
-    timeout: float = TIMEOUT,
-) -> Iterator[dict[str, Any]]:
+def measured(case: str, options: Namespace) -> Iterator[dict[str, Any]]:
     """Figures of `benchmark`, in seconds and bytes, or why there are none, as soon as each is there."""
-    for label, solver in solvers.items():
-        frame = benchmark({case: problem}, {label: solver}, columns=columns, resume=resume, timeout=timeout, seed=SEED)
+    problem = PROBLEMS[case]()
+    if options.ratio:
+        problem = cellwise(problem, options.ratio, options.law)
+    asked = {"columns": options.columns, "resume": options.resume, "timeout": TIMEOUT, "seed": SEED}
+    for name in options.solver or BY_DEFAULT:
+        frame = benchmark({case: problem}, {name: CHOICES[name]}, **asked)
         own = frame.row(0, named=True)
         copies = own["apply"] and own["apply"] / own["copy"]
         sizes = own["memory"] and own["memory"] / 8 / (own["cells_in"] + own["cells_out"])

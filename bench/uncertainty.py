@@ -11,7 +11,7 @@
    applies that would give it: of the fewest geounits that compose the districts, and of all their blocks. Where the
    file of its blocks is at hand.
 
-What variances in closed form, by a factor and behind iterations cost, `bench solvers` and `beyond` say. Times are CPU
+What variances in closed form, by a factor and behind iterations cost, `bench solvers` says. Times are CPU
 times, the best of several runs: the machine may have other work.
 """
 

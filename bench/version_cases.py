@@ -52,18 +52,7 @@ class Case:
 
 def summing(children: tuple[int, ...]) -> Problem:
     """A tree of sums given by its matrix, each node with a variance of its own."""
-    return _of_sums(problems.tree(int(np.prod(children)), children))
-
-
-def crossed_sums() -> Problem:
-    """Items in stores, by items, stores, departments and all, which are no tree."""
-    items, stores = (grid.ravel() for grid in np.indices((300, 10)))
-    keys = (np.zeros_like(items), stores, items // 30, items // 30 * 10 + stores, items, np.arange(items.size))
-    return _of_sums(problems.sums(*([own] for own in keys)))
-
-
-def _of_sums(S: object) -> Problem:
-    return Problem.from_summing_matrix(S, np.random.default_rng(SEED).uniform(1, 3, S.shape[0]))
+    return problems.forecasts(problems.tree(int(np.prod(children)), children))
 
 
 def cellwise(describe: Callable[[], Problem]) -> Callable[[], Problem]:
@@ -88,7 +77,7 @@ CASES: dict[str, Case] = {
     **{f"small {i}": Case(partial(margins, own, 3), steps=("describe", *SHORT)) for i, own in enumerate(SMALL)},
     **{f"tree of {n}": Case(partial(summing, children), steps=("describe", *SHORT)) for n, children in TREES.items()},
     "summing tree": Case(partial(summing, (5, 20, 15, 30))),
-    "crossed sums": Case(crossed_sums),
+    "crossed sums": Case(named["M5, an item in 10"]),
     **{f"cg {name}": Case(cellwise(named[name]), "cg", NO_VARIANCES) for name in ("5^5", "pl94")},
     "cg 16 cells": Case(cellwise(named["16 cells"]), "auto", ("prepare", "apply", "memory")),
     **{f"cholesky {name}": Case(cellwise(named[name]), "cholesky") for name in ("pl94", "4^4")},

@@ -4,7 +4,6 @@ python -m bench integer_subspace [--quick]
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,6 @@ from importlib.util import find_spec
 import numpy as np
 
 from bench.measuring import best_seconds, is_quick, print_table, timed
-from bench.problems import BLOCKS, block_counts
 from constraint_builders import Schema, gallery
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import has_numba
@@ -122,33 +120,17 @@ def children(scale: Scale) -> None:
 def counties(scale: Scale) -> None:
     """Experiment 3: counties under a fixed state total."""
     title(f"3. Counties under a fixed state total, L1, epsilon {COUNTY_EPSILON}")
-    rng = np.random.default_rng(102)
-    states = {"102 counties as in Illinois, synthetic log-normal sizes": np.rint(np.exp(rng.normal(10.2, 1.2, 102)))}
-    if BLOCKS.exists():
-        states["Rhode Island, 5 counties (2010 census)"] = rhode_island(5)
-        states["Rhode Island, groups of tracts as stand-ins for towns (2010 census)"] = rhode_island(8)
-    else:
-        print(f"Rhode Island is left out: {BLOCKS} is missing")
-    for name, sizes in states.items():
-        print(f"\n{name}: {sizes.size} units, {sizes.min():,.0f} to {sizes.max():,.0f} people")
-        mechanism = GeneralizedLaplace(Invariants.from_subsets([range(sizes.size)], sizes.size), COUNTY_EPSILON)
-        print_noise("counties", mechanism, scale, sizes)
-        smallest = 82  # the least populous county of the country, which the paper names
-        print(
-            f"units that 1,000 draws would make negative if they held {smallest} people: at most "
-            f"{1000 * sizes.size * np.exp(-COUNTY_EPSILON * smallest):.2g} expected; the paper found none"
-        )
-        if sizes.size > 50:
-            kernel = HeatBathKernel(mechanism.lattice, COUNTY_EPSILON, has_numba())
-            print(f"scale reduction over 4 chains from dispersed starts, worst county: {reduction(kernel, scale):.4f}")
-
-
-def rhode_island(digits: int) -> Float:
-    """Population by the first digits of the block codes: 5 for counties, 8 for groups of tracts."""
-    totals: Counter[str] = Counter()
-    for geoid, people in block_counts():
-        totals[geoid[:digits]] += sum(people.values())
-    return np.array([totals[code] for code in sorted(totals) if totals[code]], dtype=float)
+    sizes = np.rint(np.exp(np.random.default_rng(102).normal(10.2, 1.2, 102)))
+    print(f"102 as in Illinois, of synthetic log-normal sizes, {sizes.min():,.0f} to {sizes.max():,.0f} people")
+    mechanism = GeneralizedLaplace(Invariants.from_subsets([range(sizes.size)], sizes.size), COUNTY_EPSILON)
+    print_noise("counties", mechanism, scale, sizes)
+    smallest = 82  # the least populous county of the country, which the paper names
+    print(
+        f"units that 1,000 draws would make negative if they held {smallest} people: at most "
+        f"{1000 * sizes.size * np.exp(-COUNTY_EPSILON * smallest):.2g} expected; the paper found none"
+    )
+    kernel = HeatBathKernel(mechanism.lattice, COUNTY_EPSILON, has_numba())
+    print(f"scale reduction over 4 chains from dispersed starts, worst county: {reduction(kernel, scale):.4f}")
 
 
 def jump_kernel(lattice: Lattice, problem: str, norm: int, compiled: bool = False) -> JumpKernel:
@@ -171,9 +153,8 @@ def print_noise(problem: str, mechanism: GeneralizedLaplace, scale: Scale, sizes
             rows.append(noise_row(f"double geometric, projected{label}", other, taken / scale.projections, sizes))
     header = ["noise", "largest mean / its s.e.", "s.d. of cells", "0.5, 99.5 %", "beyond 30", "mean L1", "us a draw"]
     print_table([*header, "correlation of mean, log size"], rows)
-    if sizes is None or sizes.size > 50:
-        header = ["sampler", "iterations a sample", "us an iteration", "us an independent sample"]
-        print_table(header, effort(mechanism, problem, scale, seconds / scale.draws))
+    header = ["sampler", "iterations a sample", "us an iteration", "us an independent sample"]
+    print_table(header, effort(mechanism, problem, scale, seconds / scale.draws))
     return noise
 
 
