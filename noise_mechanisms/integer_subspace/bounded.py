@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -277,10 +277,11 @@ class BoundedKernel(HeatBathKernel):
         self._table, self._ceiling = table, 1 if binary else ENDLESS
         self._redraw = self._reference = self._redraw_between_walls
 
-    def _redraw_between_walls(self, *drawn: Any) -> None:
-        """As `redraw_in_numpy`, at half of epsilon."""
-        *moved, epsilon = drawn
-        redraw_in_numpy(*moved, epsilon / 2, self._walls)
+    def _redraw_between_walls(
+        self, states: Integers, cells: Integers, steps: Integers, choices: Integers, uniforms: Float, epsilon: float
+    ) -> None:
+        """As `redraw_in_numpy`, at half of epsilon: states (chains, d), moves (moves, width), choices (chains, n)."""
+        redraw_in_numpy(states, cells, steps, choices, uniforms, epsilon / 2, self._walls)
 
     def _walls(self, cells: Integers, steps: Integers, noise: Integers) -> tuple[Integers, Integers]:
         """How often moves may be taken back and forth, (chains, 1) each, from noise on their cells, (chains, width)."""

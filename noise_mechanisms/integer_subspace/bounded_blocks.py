@@ -18,7 +18,6 @@ _HALF = Fraction(1, 2)
 _GENTLEST = 2.0**-6  # how near to the rate a tilt may come, in units of it: below an entry the law must not be level
 _STEEPEST = 60.0
 _DENOMINATOR = 2**24
-_LEAST_ACCEPTANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -35,17 +34,12 @@ class BoundedBlock(RejectionSampler):
     free : bool
         Whether the sum may be anything: records that nothing holds.
 
-    Raises
-    ------
-    ValueError
-        If fewer than one try in a million would be accepted.
-
     Notes
     -----
     Given the sum, a factor exp(-tilt * sum) changes nothing. So all entries but one are drawn from exp(-rate |y_j -
     x_j| - tilt y_j), the tilt being the one whose expected sum is the sum wanted, and the last is what remains,
-    accepted with its own weight over the largest that it can be. About one try in the standard deviation of the sum
-    is accepted.
+    accepted with its own weight over the largest that it can be. Of n entries about one try in the root of n is
+    accepted.
     """
 
     name: ClassVar[str] = "bounded_block"
@@ -87,14 +81,6 @@ class BoundedBlock(RejectionSampler):
     @property
     def _records(self) -> int:  # type: ignore[override]
         return int(self.center.size)
-
-    def require_acceptance(self) -> None:
-        """Raise `ValueError` where fewer than one try in a million would be accepted."""
-        if self.acceptance < _LEAST_ACCEPTANCE:
-            raise ValueError(
-                f"a block of {self.center.size:,} records: fewer than one try in a million gives bounded tables of "
-                "this sum; give more epsilon, or fix more sums"
-            )
 
     def _attempt(self, tries: int, rng: np.random.Generator) -> tuple[Integers, Float]:
         tables = self._cells(tries, rng)

@@ -14,7 +14,8 @@ from noise_mechanisms.laws.base_law import Seed
 
 _LARGEST_BATCH = 4096
 _LEAST_ACCEPTANCE = 1e-7
-BATCH_VALUES = 1 << 20
+BATCH_VALUES, _PILOT_VALUES = 1 << 20, 1 << 29  # drawn at once, and for an estimate of acceptance
+_ENOUGH = 4  # accepted tries, after which it is known well enough
 
 
 class Sampler(ABC):
@@ -75,7 +76,7 @@ class RejectionSampler(Sampler):
     Attributes
     ----------
     pilot : int
-        Tries from which `acceptance` is estimated, fewer where they would take much memory.
+        Tries from which `acceptance` is estimated at most.
     """
 
     pilot: ClassVar[int] = 4096
@@ -100,8 +101,19 @@ class RejectionSampler(Sampler):
     @cached_property
     def acceptance(self) -> float:
         """Estimated probability of acceptance of one try, from tries with a fixed seed."""
-        tries = min(self.pilot, max(1, BATCH_VALUES // self._values))
-        return float(np.exp(self._attempt(tries, np.random.default_rng(0))[1]).mean())
+        rng, batch, accepted, tries = np.random.default_rng(0), self._batch(self.pilot), 0.0, 0
+        while accepted < _ENOUGH and tries < self.pilot and tries * self._values < _PILOT_VALUES:
+            accepted += float(np.exp(self._log_acceptance(batch, rng)).sum())
+            tries += batch
+        return accepted / tries
+
+    def _log_acceptance(self, tries: int, rng: np.random.Generator) -> Float:
+        """Logarithms of the probabilities of acceptance of so many tries, (tries,)."""
+        return self._attempt(tries, rng)[1]
+
+    def _batch(self, most: int) -> int:
+        """How many tries are made at once."""
+        return max(1, min(most, BATCH_VALUES // self._values))
 
     def require_acceptance(self) -> None:
         """Raise `ValueError` where more than ten million tries would be needed for one draw."""
@@ -117,7 +129,7 @@ class RejectionSampler(Sampler):
         self.require_acceptance()
         generator = random_generator(rng)
         accepted, filled = np.empty((size, self._records), dtype=np.int64), 0
-        largest = max(1, min(_LARGEST_BATCH, BATCH_VALUES // self._values))
+        largest = self._batch(_LARGEST_BATCH)
         while filled < size:
             tries = min(largest, int((size - filled) / self.acceptance * 1.05) + 1)
             proposals, log_acceptance = self._attempt(tries, generator)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from constraint_builders.arrays import Float, Integers
 from constraint_builders.description.reals import positive_number
 from noise_mechanisms.integer_subspace.klein import log_theta, log_theta_at_zero, shifted_gaussian
 from noise_mechanisms.integer_subspace.lattice import Lattice
-from noise_mechanisms.integer_subspace.samplers import BATCH_VALUES, RejectionSampler, Sampler
+from noise_mechanisms.integer_subspace.samplers import RejectionSampler, Sampler
 
 _LARGEST_MIXED = 300  # dimension: a Cholesky factorisation a try
 _FLOORS = np.geomspace(0.05, 4.0, 40)  # in mean squared lengths of Gram-Schmidt vectors
@@ -85,12 +84,9 @@ class ScaleMixtureSampler(RejectionSampler):
     def _values(self) -> int:
         return max(1, self._lattice.records * self._lattice.dimension)
 
-    @cached_property
-    def acceptance(self) -> float:
-        """Estimated probability of acceptance of the scales of one try, from tries with a fixed seed."""
-        rng = np.random.default_rng(0)
-        batch = min(self.pilot, max(1, BATCH_VALUES // self._values))
-        return float(np.mean([np.exp(self._scales(batch, rng)[0]).mean() for _ in range(self.pilot // batch)]))
+    def _log_acceptance(self, tries: int, rng: np.random.Generator) -> Float:
+        """Of the scales alone, (tries,)."""
+        return self._scales(tries, rng)[0]
 
     release_sample = Sampler.release_sample  # v is a real number
 

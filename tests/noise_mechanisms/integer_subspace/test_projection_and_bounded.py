@@ -99,6 +99,30 @@ def test_bounded_blocks_follow_their_law(releases: int, name: str) -> None:
     assert p_value_of_norms(released - table, law[0] - table, law[1]) > FALSE_ALARM
 
 
+def test_a_long_block_of_which_few_tries_are_made_at_once_is_drawn() -> None:
+    """One try in some hundred is accepted, 20 are made at once: these alone say nothing."""
+    table = (np.random.default_rng(0).random(50_000) < 0.3).astype(np.int64)
+    mechanism = BoundedMechanism(Invariants.from_subsets([range(table.size)], table.size), 1.0, binary=True)
+    (drawn,) = mechanism.sample(table, 1, rng=1)
+    assert set(drawn.tolist()) == {0, 1}
+    assert drawn.sum() == table.sum()
+    ones, zeros = int((drawn < table).sum()), int((drawn > table).sum())
+    assert ones == zeros
+    assert ones / table.size == pytest.approx(moved_share(0.3, 1.0), rel=0.05)
+
+
+def moved_share(share: float, epsilon: float) -> float:
+    """Of a long binary block with this share of ones, how many records go from 1 to 0 by half of epsilon.
+
+    With odds o of a change from 0 to 1, and u for the other, where o u = exp(-epsilon): (1 - share) o / (1 + o) is
+    share u / (1 + u).
+    """
+    odds = np.geomspace(1e-6, 1e6, 1_000_001) * np.exp(-epsilon)
+    back = np.exp(-epsilon) / odds
+    ones, zeros = share * back / (1 + back), (1 - share) * odds / (1 + odds)
+    return float(ones[abs(ones - zeros).argmin()])
+
+
 def test_bounded_tables_beyond_any_list_keep_their_sums_and_bounds() -> None:
     invariants = Invariants.from_subsets([range(60), range(20)], records=62)
     for binary in (False, True):
