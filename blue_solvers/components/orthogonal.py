@@ -70,16 +70,11 @@ def fit(F: Float) -> Fitted:
 
 def compress(*parts: Float) -> Float:
     """A square root S of the sum of S_i S_i', from its parts (..., m, q_i): (..., m, m)."""
-    return _compressed(parts, with_inverse=False)[0]
+    return compress_and_invert(*parts, with_inverse=False)[0]
 
 
-def compress_and_invert(*parts: Float) -> tuple[Float, Float]:
-    """The same, of full rank, and its inverse."""
-    return _compressed(parts, with_inverse=True)
-
-
-def _compressed(parts: tuple[Float, ...], with_inverse: bool) -> tuple[Float, Float]:
-    """A square root of the sum of products of columns (..., m, q), and its inverse where that is asked for."""
+def compress_and_invert(*parts: Float, with_inverse: bool = True) -> tuple[Float, Float]:
+    """The same, of full rank where its inverse is asked for, and that."""
     F = np.concatenate(parts, axis=-1).swapaxes(-1, -2)
     *batch, q, m = F.shape
     if m == 1:

@@ -23,7 +23,7 @@ class StructuredProblem:
     spine : LevelledTree
         Of one geounit where there is no geography.
     zeros : EmptyCells
-        `no_zeros` where none are known.
+        Of no variables, and none empty, where none are known.
     geounit_variances : list of ndarray, (geounits of the table's level,)
         The one variance of every observed table in every geounit.
     """
@@ -63,7 +63,7 @@ class StructuredProblem:
         return cls(
             schema=domain.schema,
             spine=domain.spine,
-            zeros=problem.zeros or no_zeros(domain.spine.size),
+            zeros=problem.zeros or EmptyCells((), np.zeros(domain.spine.size, bool), np.zeros(1, np.intp)),
             observed=problem.observed,
             observed_tables=problem.observed_tables,
             observed_levels=problem.observed_levels,
@@ -72,11 +72,6 @@ class StructuredProblem:
             desired_tables=problem.desired_tables,
             desired_levels=problem.desired_levels,
         )
-
-
-def no_zeros(geounits: int) -> EmptyCells:
-    """That no cell of some geounits is a structural zero: no variable tells cells apart."""
-    return EmptyCells((), np.zeros(geounits, dtype=bool), np.zeros(1, dtype=np.intp))
 
 
 def equal_variances(problem: Problem) -> list[Float]:

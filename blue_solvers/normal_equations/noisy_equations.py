@@ -130,10 +130,6 @@ class Equations:
         """Sigma A' Z, (n, K) from (rows, K)."""
         return self.cross_covariance @ Z if self.has_entries else self.Sigma @ (self.A_transposed @ Z)
 
-    def normal_product(self, Z: Float) -> Float:
-        """A Sigma A' Z, (rows, K)."""
-        return self.A @ self.moved_by(Z)
-
 
 class NormalSolver(ABC):
     """Solves (A Sigma A') Z = R.

@@ -208,8 +208,9 @@ class _KrylovNormalSolver(NormalSolver):
 
     def iterate(self, R: Float, sizes: Sizes, target: Float) -> tuple[Float, int]:
         """What solves for R, (m, K), to sizes of a target, (K,), and the iterations."""
+        own, most = self._equations, self._options.max_iterations
         Z, iterations, converged = conjugate_gradients(
-            self._equations.normal_product, R, self._precondition, sizes, target, self._options.max_iterations
+            lambda Z: own.A @ own.moved_by(Z), R, self._precondition, sizes, target, most
         )
         if not converged:
             raise ConvergenceError(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,13 +195,13 @@ def _suffice(problem: Problem, kept: list[int]) -> bool:
     return False
 
 
-class Structure(NamedTuple):
-    """The exact estimate of the nearest structured problem, which keeps all that is exact.
+def structure_of(problem: Problem) -> tuple[Components, Problem, Problem, Float, Index]:
+    """The nearest structured problem, which keeps all that is exact, where `why_no_structure` is None.
 
-    Attributes
-    ----------
+    Returns
+    -------
     observed : Components
-        Of the observed cells of its tables.
+        The exact estimate of the observed cells of its tables.
     desired, everywhere : Problem
         Whose tabulation sums consistent values of these to the desired cells, and to all observed ones.
     variances : ndarray, (n,)
@@ -209,16 +209,6 @@ class Structure(NamedTuple):
     cells : ndarray of int
         The cells of its tables in the observed layout of the problem.
     """
-
-    observed: Components
-    desired: Problem
-    everywhere: Problem
-    variances: Float
-    cells: Index
-
-
-def structure_of(problem: Problem) -> Structure:
-    """The structure to iterate around, of a problem for which `why_no_structure` is None."""
     kept = _kept(problem)
     assert not isinstance(kept, str)
     structured, every = nearest_structured(problem), range(len(problem.observed_tables))
@@ -228,4 +218,4 @@ def structure_of(problem: Problem) -> Structure:
         desired, everywhere = of_tables(structured, kept), of_tables(structured, kept, every)
     form_of = exact_form_of_areas if problem.has_areas else conditioned
     observed = form_of(desired.observing(), np.searchsorted(cells, exact_in_part(problem)))
-    return Structure(observed, desired, everywhere, variances, cells)
+    return observed, desired, everywhere, variances, cells

@@ -174,17 +174,6 @@ class GroupMixing:
             found = np.add.outer(found * (place.max() + 1), place).ravel()
         return found
 
-    def _variance_parts(self, table: Axes) -> list[tuple[int, int, Axes]]:
-        """The components that a table's variances are sums over, what each shares with it, and axes that count.
-
-        These are what the table sees of variables that the component does not keep whole.
-        """
-        axes, plan, found = self._axes, self._plan, []
-        for meet, mask in plan.lattice.meets(plan.mask_of(table)).items():
-            groups = plan.groups(plan.within(table, mask))
-            found.append((mask, meet, tuple([axis for axis in groups if not axes.bits[axis] & mask])))
-        return found
-
     def _variance(self, mask: int, seen: Axes) -> Float:
         """Of a component's sums over what some axes of groups do not tell apart, cell by cell."""
         if (mask, seen) not in self.variances:
@@ -196,14 +185,16 @@ class GroupMixing:
 
     def variances_of(self, table: Axes) -> Float:
         """Variances of a desired table's cells, (cells,), where they differ by the groups of its variables."""
-        axes = self._axes
+        axes, plan = self._axes, self._plan
         counts = [np.bincount(axes.told[axis]) for axis in table]  # levels in what an axis tells apart
         lengths = [count.size for count in counts]
         after = range(len(table) - 1, -1, -1)
         counts = [own.reshape(-1, *[1] * count) for own, count in zip(counts, after, strict=True)]
         total, shares = np.zeros(lengths), dict[int, Any]()
         own_bits = reduce(or_, [axes.bits[axis] for axis in table], 0)
-        for mask, meet, seen in self._variance_parts(table):
+        for meet, mask in plan.lattice.meets(plan.mask_of(table)).items():  # components that it sums
+            groups = plan.groups(plan.within(table, mask))
+            seen = tuple([axis for axis in groups if not axes.bits[axis] & mask])  # of variables not kept whole there
             told = [axis in seen or axes.groups[axis] in seen for axis in table]
             shape = [length if own else 1 for length, own in zip(lengths, told, strict=True)]
             variance = self._variance(mask, seen).reshape(shape)

@@ -145,20 +145,13 @@ def intersections(masks: set[int]) -> set[int]:
     listed = sum(1 << mask.bit_count() for mask in masks)
     family: set[int] = set()
     for number, mask in enumerate(sorted(masks, key=int.bit_count), 1):
-        family = closed(family, {mask})
+        family |= {mask, *(mask & other for other in family)}
         if len(family) * (len(masks) - number) > listed:  # less work: of every subset the smallest intersection with it
             closures: dict[int, int] = {}
             for own in masks:
                 for subset in submasks(own):
                     closures[subset] = closures.get(subset, own) & own
             return set(closures.values())
-    return family
-
-
-def closed(family: set[int], masks: set[int]) -> set[int]:
-    """Sets that are closed under intersection, with some more, and these intersections."""
-    for mask in masks:
-        family |= {mask, *(mask & other for other in family)}
     return family
 
 

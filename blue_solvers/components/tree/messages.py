@@ -63,11 +63,6 @@ class Message:
         """Projector on the directions of finite covariance."""
         return complement(self.unknown, self.exact)
 
-    def repeated(self, counts: Float) -> Message:
-        """Of the sum of as many independent ones as `counts`, (...)."""
-        scale = np.sqrt(counts)[..., None, None]
-        return Message(self.root * scale, self.information_root / scale, self.unknown, self.exact)
-
 
 @dataclass(frozen=True)
 class LinearMeasurement:
@@ -292,7 +287,9 @@ class SumOfChildren:
         self._rounds, self._totals, self._size = merges_of(owners)
         components, terms, m, _ = children.root.shape
         nodes = Message.zeros((components, self._size, m, m))
-        nodes[:, :terms] = children.repeated(counts)
+        scale = np.sqrt(counts)[:, None, None]
+        own = Message(children.root * scale, children.information_root / scale, children.unknown, children.exact)
+        nodes[:, :terms] = own
         self._partings = []
         for left, right, total in self._rounds:
             one, other = nodes[:, left], nodes[:, right]

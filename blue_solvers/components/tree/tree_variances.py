@@ -14,7 +14,6 @@ from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.coefficients import Coefficients
 from blue_solvers.components.tree.tree_plan import TreePlan
 from constraint_builders.arrays import Float, Index, Int32, distinct_numbers
-from constraint_builders.description.table import Table
 
 Known = dict[tuple[int, tuple[int, ...]], Float]  # by coefficients and variables of several groups
 
@@ -48,13 +47,9 @@ class TreeVariances:
         _, place_of = self._entries(self._problem.desired_levels[table])
         return self._worked_out(table).take(place_of[rows], axis=0, out=out, mode="clip")  # places are in range
 
-    def _work_out(self, table: int) -> Float:
-        places, _ = self._entries(self._problem.desired_levels[table])
-        variances = self._of_table(self._problem.desired_tables[table], places)
-        return np.where(variances < self._nothing, 0.0, variances)
-
-    def _of_table(self, table: Table, places: Index) -> Float:
-        """Variances of a table's cells at some entries, (entries, cells)."""
+    def _work_out(self, number: int) -> Float:
+        """Variances of a table's cells at all entries of its level, (entries, cells)."""
+        table, (places, _) = self._problem.desired_tables[number], self._entries(self._problem.desired_levels[number])
         total: Float = np.zeros(())
         known: Known = {}
         own = self._plan.map_of(table)
@@ -65,7 +60,8 @@ class TreeVariances:
                 total = np.take(total, axis.groups, axis=place)
         lengths = {axis.axis: length for axis, length in zip(own.axes, total.shape[1:], strict=True)}
         kept = total.reshape(len(places), *(lengths.get(axis, 1) for axis in table.axes))
-        return np.broadcast_to(kept, (len(places), *table.shape)).reshape(len(places), -1)
+        variances = np.broadcast_to(kept, (len(places), *table.shape)).reshape(len(places), -1)
+        return np.where(variances < self._nothing, 0.0, variances)
 
     def _of_component(
         self, component: Component, table: TableMap, own: Coefficients, places: Index, known: Known
