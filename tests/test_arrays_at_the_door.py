@@ -22,6 +22,7 @@ from blue_solvers.uncertainty import (
     functionals,
     intervals,
     normal_intervals,
+    order_statistic,
     refine_to_integers,
     simultaneous_band,
 )
@@ -235,6 +236,7 @@ LEVELS: dict[str, Callable[[Any], Any]] = {
     "intervals z": lambda level: intervals(P, np.ones(4), level),
     "intervals t": lambda level: intervals(P, np.ones(4), level, "t", 9, 1),
     "intervals distribution_free": lambda level: intervals(P, np.ones(4), level, "distribution_free", 99, 1),
+    "order_statistic": lambda level: order_statistic(level, 99),
     "normal_intervals": lambda level: normal_intervals(1.0, 1.0, level),
     "confidence_ellipsoid": lambda level: confidence_ellipsoid(P, np.ones(4), np.eye(4), level),
     "confidence_ellipsoid, draws": lambda level: confidence_ellipsoid(P, np.ones(4), np.eye(4), level, 19, 1),

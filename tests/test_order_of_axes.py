@@ -15,7 +15,7 @@ from blue_solvers.nonnegative import nnls
 from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
 from blue_solvers.spine_design.report import entity_workload
-from blue_solvers.streaming import partition, partition_source, stream
+from blue_solvers.streaming import partition_source, stream
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float
 from constraint_builders.description.layout import Layout
@@ -24,7 +24,7 @@ from constraint_builders.files.measurement_writer import write_noisy_measurement
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.geography import Entities
 from tests.helpers.every import every
-from tests.helpers.partitioned import assert_same
+from tests.helpers.partitioned import assert_same, streamed
 from tests.helpers.refused import refuses
 
 
@@ -41,9 +41,7 @@ def test_streaming_turns_tables_to_the_order_of_its_files(tmp_path: Path) -> Non
     observed = {"State": {"b * a": 2.0}, "County": {"a * b": 3.0}}
     problem = Problem(schema, observed, {"State": ["a"], "County": ["b * a"]}, spine=SPINE)
     y = np.random.default_rng(2).normal(9, 3, problem.observed.size)
-    partition(tmp_path / "in", problem, y, at="State")
-    stream(tmp_path / "in", tmp_path / "out")
-    assert_same(problem, y, blue(problem, "cholesky"), tmp_path / "out")
+    assert_same(problem, y, blue(problem, "cholesky"), streamed(tmp_path, problem, y, at="State"))
     measured = problem.observed.tables(y)
     values = {
         ("State", "b * a"): measured["State", "b * a"],

@@ -112,7 +112,6 @@ def errors(blocks: tuple[list[str], np.ndarray]) -> dict[tuple[str, str], Errors
     """One release of the whole state under the full schema, estimated in one go: 68 million cells, about 3 GB."""
     geoids, published = blocks
     spine, schema = Spine.from_geoids(geoids), gallery.pl94().schema
-    assert schema is not None
     desired = dict.fromkeys(spine.levels, REDISTRICTING)
     problem = Problem(schema, {level: SETTINGS[level] for level in spine.levels}, spine=spine, desired=desired)
     y = true_vector(problem, in_full_schema(schema, published))

@@ -38,7 +38,6 @@ def spine_of_blocks() -> Problem:
     geoids = [f"{tract:03}{block:04}" for block, tract in enumerate(tract_of)]
     spine = Spine.from_geoids(geoids, {"Tract": 3, "Block": 7}, root="State")
     schema = gallery.pl94().schema
-    assert schema is not None
     tables = {"total": 1.0, "hispanic * cenrace": 3.0, "detailed": 9.0}
     return Problem(schema, dict.fromkeys(("State", "Tract", "Block"), tables), spine=spine, desired="all")
 

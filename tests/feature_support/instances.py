@@ -206,7 +206,6 @@ class Description:
         )
 
     def _areas(self, described: Described) -> Areas:
-        assert described.incidence is not None
         layers = {name: described.incidence[described.members(i)] for name, i in self._places.items() if name != "Leaf"}
         return Areas(described.leaves.size, layers)
 

@@ -24,7 +24,7 @@ from blue_solvers.nonnegative import (
 from blue_solvers.nonnegative.microdata_rows import unit_records, weighted_rows
 from blue_solvers.nonnegative.price.bounds import PureDP, conflicts, least_sum_error
 from blue_solvers.spine_design.report import entity_workload, workload_variances
-from blue_solvers.streaming import partition, stream
+from blue_solvers.streaming import partition
 from blue_solvers.uncertainty import (
     Replicates,
     SecondMoments,
@@ -43,7 +43,7 @@ from constraint_builders.geography import Entities
 from noise_mechanisms import add_noise, draw_noise
 from tests.feature_support import optimality
 from tests.feature_support.instances import Instance
-from tests.helpers.partitioned import read_estimates
+from tests.helpers.partitioned import read_estimates, streamed
 
 Check = Callable[[Instance], None]
 CLOSE = 1e-8  # of a standard error, and of 1e-6 of the largest count
@@ -378,9 +378,7 @@ def check_conflicts(instance: Instance) -> None:
 def check_streaming(instance: Instance) -> None:
     with tempfile.TemporaryDirectory() as folder:
         at = "State" if instance.problem.areas is None else "Region"
-        partition(Path(folder) / "in", instance.problem, instance.y, at=at)
-        stream(Path(folder) / "in", Path(folder) / "out")
-        _require_files(instance, Path(folder) / "out")
+        _require_files(instance, streamed(Path(folder), instance.problem, instance.y, at=at))
 
 
 def _require_files(instance: Instance, out: Path) -> None:

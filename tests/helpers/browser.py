@@ -42,14 +42,12 @@ class Browser:
     """
 
     def __init__(self) -> None:
-        program = chromium()
-        assert program is not None
         self.complaints: list[str] = []
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         redirected = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'  # the protocol's numbers of files
-        command = ["bash", "-c", redirected, program, *FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
+        command = ["bash", "-c", redirected, chromium(), *FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
         self._process = subprocess.Popen(
             command, pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -95,8 +95,6 @@ class LimitedCommand:
                 stderr=subprocess.DEVNULL,
                 text=True,
             )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(json.dumps(arguments), file=self._process.stdin, flush=True)
         if not select.select([self._process.stdout], [], [], MOST_SECONDS)[0]:
             self._process.kill()

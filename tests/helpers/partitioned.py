@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.streaming import Partitions, partition
+from blue_solvers.streaming import Partitions, partition, stream
 from blue_solvers.streaming.job import CHECKSUMS
 from blue_solvers.streaming.part_files import BUFFERS
 from blue_solvers.streaming.subtrees import part_bytes
@@ -117,6 +117,13 @@ def partition_tightly(folder: Path, problem: Problem, y: np.ndarray, share: floa
         except MemoryError:
             assert share <= 1
             share *= 1.1
+
+
+def streamed(folder: Path, problem: Problem, y: np.ndarray, **cut) -> Path:
+    """Cut, estimate part by part, and tell where the estimates are."""
+    partition(folder / "in", problem, y, **cut)
+    stream(folder / "in", folder / "out")
+    return folder / "out"
 
 
 def read_estimates(out: Path, problem: Problem, what: str = "estimate") -> np.ndarray:

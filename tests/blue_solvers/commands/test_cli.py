@@ -70,7 +70,6 @@ def test_recodes_and_desired_tables_come_from_the_schema_file(tmp_path: Path, ou
     problem = gallery.pl94()
     y = add_noise(problem, np.zeros(problem.observed.size), 0)
     write_frame(measurements_frame(problem, y), tmp_path / "noisy.parquet")
-    assert problem.schema is not None
     write_schema_file(tmp_path / "pl94.toml", problem.schema, desired=["hhinstlevels", "total"])
     arguments = ["estimate", str(tmp_path / "noisy.parquet"), "--schema", str(tmp_path / "pl94.toml"), "--out", out]
     assert main(arguments) == 0
@@ -317,7 +316,6 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     script = "import sys, blue_solvers.cli as cli; sys.exit(cli.main(['demo']))"
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as run:
-        assert run.stderr is not None
         run.stdout.close()
         assert run.stderr.read() == ""
         assert run.wait() == 1

@@ -70,7 +70,6 @@ def test_optima_are_those_of_rationals(seed: int) -> None:
     found = solved_together(p)
     if found.proved[0]:
         optimum = LeastSquares(M, answers, variance).optimum()
-        assert optimum is not None
         np.testing.assert_allclose(found.objectives[0], float(optimum), atol=1e-7 * (1 + float(optimum)))
 
 

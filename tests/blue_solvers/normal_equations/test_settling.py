@@ -1,7 +1,6 @@
 """Rows of much noise hold to rounding too, though in units of their noise nobody would see that they do not."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -39,23 +38,18 @@ def furthest(kind: Kind, seed: int, solver: str) -> float | None:
 
 
 @every("solver", ["cg", "multigrid"])
-@every(("kind", "seed"), FOUND)
-def test_what_is_known_exactly_is_right_to_rounding(kind: int, seed: int, solver: str) -> None:
-    """Seeds that once left known figures 66 to 72,000 roundings off."""
-    off = furthest(all_kinds()[kind], seed, solver)
-    assert off is None or off <= ROUNDING
+def test_what_is_known_exactly_is_right_to_rounding(solver: str) -> None:
+    """Seeds that once left known figures 66 to 72,000 roundings off; all but a few are answered."""
+    found = {seed: furthest(all_kinds()[kind], seed, solver) for kind, seed in FOUND}
+    answered = {seed: off for seed, off in found.items() if off is not None}
+    assert {seed: off for seed, off in answered.items() if off > ROUNDING} == {}
+    assert len(answered) >= len(FOUND) - 4
 
 
 @every(("kind", "seed", "solver"), [(19, 519, "cg"), (19, 5161, "cg"), (17, 868, "cholesky")])
 def test_it_is_where_all_digits_go_and_by_factors(kind: int, seed: int, solver: str) -> None:
     """Seeds that left 134 and 203 roundings, or 68 half mended: shared noise of which nothing is left, and a factor."""
     assert furthest(all_kinds()[kind], seed, solver) <= ROUNDING
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("solver", ["cg", "multigrid"])
-def test_those_seeds_are_answered(solver: str) -> None:
-    assert sum(furthest(all_kinds()[kind], seed, solver) is not None for kind, seed in FOUND) >= len(FOUND) - 4
 
 
 @given(

@@ -161,7 +161,6 @@ def test_the_first_number_of_every_place_can_be_drawn(release: Path, tmp_path: P
     result = tmp_path / "result"
     assert main(["estimate", str(release), "--out", str(result), *options]) == 0
     page = stored_page(result, 0.95)
-    assert page.places is not None
     drawn = page.places("Tract")
     stored = pl.read_parquet(result / "estimates" / "Tract.parquet", glob=False).filter(pl.col("table") == "total")
     assert drawn["geocode"].to_list() == stored["geocode"].to_list()

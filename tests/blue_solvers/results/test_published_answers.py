@@ -169,7 +169,6 @@ def test_differences_and_ratios_have_the_joint_covariance(
     cells = {"P12_003N": of_ages([0], range(5)), "P12_026N": of_ages([1], range(116)), "P12_001N": np.ones((2, 116))}
     for place in places:
         second = {"same": "01003010900", None: place}.get(other_geoid, other_geoid)
-        assert second is not None
         weights = weight(ages, place, cells["P12_003N"]), weight(ages, second, cells[other_line or "P12_003N"])
         (a, b), V = ages.expected(*weights)
         rows = {kind: frame.row(by_predicate=pl.col("geoid") == place, named=True) for kind, frame in found.items()}

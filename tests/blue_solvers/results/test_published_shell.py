@@ -72,7 +72,6 @@ def test_the_smallest_group_is_the_narrowest_range_of_ages_that_is_known(state: 
     if known_to == 0.002:
         assert group is None
         return
-    assert group is not None
     ages = best[0]
     if len(ages) == 20:
         assert group.codes == (("P14_002N",) if known[0][2] <= known_to * abs(known[0][1]) else ("P14_001N",))

@@ -183,13 +183,11 @@ def of_few_kinds(seed: int) -> Invented | None:
 @given(seed=SEEDS)
 def test_areas_are_solved_for_over_sums_of_leaves_that_are_alike(seed: int) -> None:
     invented = of_few_kinds(seed)
-    assert invented is not None
     problem = invented.description.problem()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(area_form, "LEAST_CELLS", 0)
         patch.setattr(area_form, "LEAST_ALIKE", 2)
         alike = alike_leaves(problem)
-        assert alike is not None
         assert 2 * np.unique(alike[1]).size <= alike[1].size
         require_right(invented, "areas")
         P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))

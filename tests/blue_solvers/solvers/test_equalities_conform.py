@@ -69,7 +69,6 @@ def pairs() -> list[Any]:
 @given(seed=SEEDS)
 def test_every_law_of_drawn_problems(kind: str, solver: Solver, seed: int) -> None:
     found = drawn(seed, KINDS[kind])
-    assert found is not None
     with suppress(UnsupportedProblemError):  # where `supports` says so too: that is the first law
         check_solver(solver, found[1])
 

@@ -29,7 +29,6 @@ def test_example_7() -> None:
 def algorithm_2(problem: Problem) -> np.ndarray:
     """P of the second branch, from the paper with dense projections, over all marginals of the desired tables."""
     schema = problem.schema
-    assert schema is not None
     observed = [frozenset(table.factors) for table in problem.observed_tables]
     cells = np.split(np.eye(problem.observed.size), problem.observed.offsets[1:-1])
     variances = np.split(problem.variances, problem.observed.offsets[1:-1])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from blue_solvers import blue
-from blue_solvers.contract import UnsupportedProblemError
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.streaming import job, partition, proofs, stream
 from blue_solvers.streaming.job import Job
@@ -19,52 +18,7 @@ from blue_solvers.streaming.run import work_through
 from tests.blue_solvers.streaming.known_sums import with_equalities
 from tests.blue_solvers.streaming.split_counties import write_counties
 from tests.helpers.effort import first_of, lengths
-from tests.helpers.oracles.invent import Kind, in_a_tree_with_equalities, invent
-from tests.helpers.partitioned import proof_in, read_estimates
-
-
-@lengths("enough", 2, 200)
-def test_bounds_are_never_below_the_error_against_600_bits(enough: int, tmp_path: Path) -> None:
-    """Invented spines with equalities, exact and unmeasured cells, recodes, zeros: cut at every geolevel."""
-    found: Counter[str] = Counter()
-    for seed in range(4_000):
-        invented = invent(seed, Kind(decades=(2.0, 6.0)[seed % 2]), in_a_tree_with_equalities)
-        if invented is not None:
-            found += proved(invented, tmp_path / str(seed))
-        if found["proved"] >= enough:
-            break
-    assert found["proved"] >= enough, found
-    assert found["proved to 1e-8"] > 0.9 * found["proved"]
-    assert found["contradicted"] <= 0.1 * found["proved"], found
-
-
-def proved(invented: Any, folder: Path) -> Counter[str]:
-    """How many cuts of a problem were proved; asserts that no bound is below the true error."""
-    found: Counter[str] = Counter()
-    try:
-        problem = invented.description.problem()
-    except ValueError:
-        return found
-    reference = invented.reference
-    known = reference.variances == 0
-    folder.mkdir()
-    for level in problem.spine.levels[:-1]:
-        try:
-            partition(folder / f"in{level}", problem, invented.y, at=level)
-            stream(folder / f"in{level}", folder / level)
-        except UnsupportedProblemError:
-            return found
-        certificate = proof_in(folder / level).certificate
-        if certificate.bound is None:
-            found["contradicted"] += "exactly" in certificate.reason
-            continue
-        error = abs(read_estimates(folder / level, problem) - reference.estimate)
-        assert (error[~known] <= certificate.bound * reference.std_errors[~known]).all()
-        largest = max(abs(reference.estimate).max(), abs(np.nan_to_num(invented.y)).max())
-        assert error[known].max(initial=0) <= 2e-13 * largest
-        found["proved"] += 1
-        found["proved to 1e-8"] += certificate.bound < 1e-8
-    return found
+from tests.helpers.partitioned import proof_in, read_estimates, streamed
 
 
 @dataclass
@@ -211,12 +165,11 @@ def test_split_parts_prove_and_fit_as_whole_ones_do(tmp_path: Path) -> None:
 def test_a_bare_leaf_is_proved_by_what_was_measured_above_it(tmp_path: Path) -> None:
     """Nothing was measured there that tells its cells apart."""
     problem, y = with_equalities(0)
-    partition(tmp_path / "in", problem, y, at=problem.spine.levels[1])
-    stream(tmp_path / "in", tmp_path / "out")
-    bound = proof_in(tmp_path / "out").certificate.bound
+    out = streamed(tmp_path, problem, y, at=problem.spine.levels[1])
+    bound = proof_in(out).certificate.bound
     assert bound < 1e-7
     P = blue(problem)
-    error = abs(read_estimates(tmp_path / "out", problem) - (P @ np.where(problem.unmeasured, 0.0, y) + P.offset))
+    error = abs(read_estimates(out, problem) - (P @ np.where(problem.unmeasured, 0.0, y) + P.offset))
     std_errors = np.sqrt(P.variances())
     uncertain = std_errors > 1e-6
     assert (error[uncertain] <= (bound + 1e-9) * std_errors[uncertain]).all()

@@ -1,6 +1,5 @@
 """What a streamed run says where parts cannot be proved: of which part it speaks, and the fit of all measurements."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +7,11 @@ import pytest
 
 from blue_solvers import estimate
 from blue_solvers.results.proof import StoredProof
-from blue_solvers.streaming import partition, stream
-from blue_solvers.streaming.job import CHECKSUMS
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Areas, Problem, Schema, Spine
 from tests.helpers.effort import first_of
+from tests.helpers.partitioned import proof_in, streamed
 
 SCHEMA = Schema({"a": 2, "b": 3})
 COUNTIES, BLOCKS = 3, 4
@@ -26,11 +24,9 @@ def spine() -> Spine:
     return Spine(parent, ["State", *["County"] * COUNTIES, *["Block"] * len(blocks)], ["", *codes, *blocks])
 
 
-def streamed(folder: Path, problem: Problem, y: np.ndarray, at: str) -> StoredProof:
+def proof_of(folder: Path, problem: Problem, y: np.ndarray, at: str) -> StoredProof:
     folder.mkdir(exist_ok=True)
-    partition(folder / "in", problem, y, at=at)
-    stream(folder / "in", folder / "out")
-    return StoredProof.from_json(json.loads((folder / "out" / CHECKSUMS).read_text()))
+    return proof_in(streamed(folder, problem, y, at=at))
 
 
 def noisy(problem: Problem, seed: int) -> np.ndarray:
@@ -56,7 +52,7 @@ def test_the_fit_counts_what_lies_above_parts_that_are_not_proved(seed: int, tmp
     problem = Problem(SCHEMA, observed, spine=spine())
     y = noisy(problem, seed)
     y[problem.observed.slice(("State", "b"))] += 100.0
-    proof = streamed(tmp_path, problem, y, "County")
+    proof = proof_of(tmp_path, problem, y, "County")
     assert proof.certificate.bound is None
     assert proof.certificate.reason.startswith("part 00000 (County '1')")
     assert "holds all others" in proof.certificate.reason
@@ -70,7 +66,7 @@ def test_the_fit_of_areas_counts_what_lies_above_them(tmp_path: Path) -> None:
     tables = {"All": {"a": 1.0}, "Tract": {"total": 3.0}, "Group": {"b": 2.0}, "Other": {"a": 2.0}}
     problem = Problem(SCHEMA, tables | {"Leaf": {"detailed": 5.0}}, areas=Areas(number.size, layers))
     y = noisy(problem, 1)
-    agrees(streamed(tmp_path, problem, y, "Tract"), problem, y)
+    agrees(proof_of(tmp_path, problem, y, "Tract"), problem, y)
 
 
 @pytest.mark.few(2)
@@ -88,8 +84,8 @@ def test_what_no_sum_of_a_part_takes_is_left_to_the_tree_above(
     problem = Problem(SCHEMA, observed, spine=spine())
     y = noisy(problem.replace(noise=problem.noise.had_been_measured(np.flatnonzero(problem.unmeasured), 1.0)), 1)
     measured = np.where(problem.unmeasured, 0, y)
-    assert streamed(tmp_path, problem, measured, "County").certificate.bound < 1e-9
+    assert proof_of(tmp_path, problem, measured, "County").certificate.bound < 1e-9
     monkeypatch.setattr(FreeCells, "left", _refuse)
-    reason = streamed(tmp_path / "again", problem, measured, "County").certificate.reason
+    reason = proof_of(tmp_path / "again", problem, measured, "County").certificate.reason
     assert f"part 0000{county} (County '{county + 1}'): " in reason
     assert "more" not in reason

@@ -18,7 +18,7 @@ from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples, first_of
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, largest
 from tests.helpers.oracles.invent import Invented, Kind, invent
-from tests.helpers.partitioned import digests, read_estimates, require_the_bytes_after_kills
+from tests.helpers.partitioned import digests, read_estimates, require_the_bytes_after_kills, streamed
 from tests.helpers.refused import refuses
 
 CUT = Kind(areas="cut", zeros=False, equalities=False)
@@ -50,9 +50,8 @@ def invented(layers: dict = LAYERS, measured: dict = MEASURED, **options) -> Pro
 
 
 def run(problem: Problem, y: np.ndarray, folder: Path, **cut) -> tuple[np.ndarray, np.ndarray]:
-    partition(folder / "in", problem, y, **cut)
-    stream(folder / "in", folder / "out")
-    return read_estimates(folder / "out", problem), read_estimates(folder / "out", problem, "std_error") ** 2
+    out = streamed(folder, problem, y, **cut)
+    return read_estimates(out, problem), read_estimates(out, problem, "std_error") ** 2
 
 
 def require_exact(found: Invented, x: np.ndarray, variances: np.ndarray) -> None:
@@ -339,10 +338,9 @@ def test_weights_that_cost_digits_are_refused_and_others_answered(weight: float,
         with pytest.raises(UnsupportedProblemError, match="in units of the leaves that are weighed, differ by"):
             partition(tmp_path / "in", problem, y, at="Tract")
         return
-    partition(tmp_path / "in", problem, y, at="Tract")
-    stream(tmp_path / "in", tmp_path / "out")
+    out = streamed(tmp_path, problem, y, at="Tract")
     P = blue(problem, "dense")
-    off = abs(read_estimates(tmp_path / "out", problem) - P @ y)
+    off = abs(read_estimates(out, problem) - P @ y)
     assert (off <= 1e-6 * np.sqrt(P.variances()) + 1e-12 * abs(truth).max()).all()
 
 

@@ -13,11 +13,11 @@ from scipy.sparse.linalg import aslinearoperator
 from blue_solvers import Dense, blue
 from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
-from blue_solvers.streaming import partition, stream
+from blue_solvers.streaming import partition
 from blue_solvers.uncertainty import functionals
 from constraint_builders import LowRankPlusDiagonal, Problem, Schema, Spine
 from constraint_builders.files.settings import parse_settings
-from tests.helpers.partitioned import assert_same
+from tests.helpers.partitioned import assert_same, streamed
 from tests.helpers.places import DOCS
 
 DOCUMENT = DOCS / "scaling.md"
@@ -140,9 +140,7 @@ def test_streaming_supports_it_or_refuses_it_by_name(feature: Feature, at: str, 
             partition(tmp_path / "in", problem, y, at=at)
         assert list(tmp_path.iterdir()) == []
         return
-    partition(tmp_path / "in", problem, y, at=at)
-    stream(tmp_path / "in", tmp_path / "out")
-    assert_same(problem, y, blue(problem, Dense()), tmp_path / "out")
+    assert_same(problem, y, blue(problem, Dense()), streamed(tmp_path, problem, y, at=at))
 
 
 @pytest.mark.few(11)

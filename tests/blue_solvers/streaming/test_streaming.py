@@ -26,6 +26,7 @@ from tests.helpers.partitioned import (
     invented_problem,
     peak_of_the_second,
     require_the_bytes_after_kills,
+    streamed,
 )
 from tests.helpers.refused import refuses
 from tests.helpers.spines import SCHEMA, consistent_measurements, spine_problems
@@ -37,8 +38,7 @@ def job(tmp_path_factory):
     folder = tmp_path_factory.mktemp("job")
     problem = invented_problem()
     y = consistent_measurements(problem, 1)
-    partition(folder / "in", problem, y, at=problem.spine.levels[2])
-    stream(folder / "in", folder / "out")
+    streamed(folder, problem, y, at=problem.spine.levels[2])
     return folder, problem, y
 
 
@@ -54,9 +54,7 @@ def test_equals_the_passes_in_memory(problem: Problem, seed: int, data: st.DataO
     y = consistent_measurements(problem, seed)
     level = data.draw(st.sampled_from(problem.spine.levels))
     with tempfile.TemporaryDirectory() as folder:
-        partition(Path(folder) / "in", problem, y, at=level)
-        stream(Path(folder) / "in", Path(folder) / "out")
-        assert_same(problem, y, blue(problem, "two_pass"), Path(folder) / "out")
+        assert_same(problem, y, blue(problem, "two_pass"), streamed(Path(folder), problem, y, at=level))
 
 
 def test_figures_that_were_rounded_by_a_law_with_a_mean(tmp_path: Path) -> None:
@@ -67,9 +65,7 @@ def test_figures_that_were_rounded_by_a_law_with_a_mean(tmp_path: Path) -> None:
     problem = Problem(SCHEMA, observed, spine=spine, desired=["detailed", "total"])
     truth = problem.marginal_matrix() @ np.random.default_rng(4).integers(5, 90, problem.domain.size).astype(float)
     y = add_noise(problem, truth, rng=0)
-    partition(tmp_path / "in", problem, y, at="L1")
-    stream(tmp_path / "in", tmp_path / "out")
-    assert_same(problem, problem.noise.centred(y), blue(problem, "two_pass"), tmp_path / "out")
+    assert_same(problem, problem.noise.centred(y), blue(problem, "two_pass"), streamed(tmp_path, problem, y, at="L1"))
 
 
 def test_a_source_read_part_by_part_gives_the_same_files(job, tmp_path: Path) -> None:

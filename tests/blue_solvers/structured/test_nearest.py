@@ -67,7 +67,6 @@ def test_the_bound_is_of_estimates_with_their_offset(seed: int) -> None:
     P = blue(problem, ConjugateGradient(rtol=1e-4, preconditioner="two_pass"))
     x, info = P.apply(y)
     reference = solve(found.description, y)
-    assert info.error_bound is not None
     rounding = ROUNDING * EPSILON * largest(found)
     assert (abs(x + P.offset - reference.estimate) <= info.error_bound * reference.std_errors + rounding).all()
 

@@ -207,7 +207,6 @@ def test_bad_requests_are_refused():
         confidence_ellipsoid(given_problem, TRUTH, W, draws=3)
     with pytest.raises(ValueError, match=r"8 draws are too few .* level 0.9: give 9 or more"):
         distribution_free_band(given_problem, TRUTH, W, 0.9, draws=8)
-    refuses(r"level is .*: give a number between 0 and 1", simultaneous_band, given_problem, TRUTH, W, 1.5)
     known = Problem(Schema({"a": 2}), {"a": 0.0, "total": 0.0})
     for region in (functionals, confidence_ellipsoid, simultaneous_band):
         refuses("values known exactly contradict one another by 1 ", region, known, [1.0, 2.0, 4.0], np.eye(3))

@@ -44,7 +44,6 @@ def canonical(query: str) -> str:
 def test_every_measurement_is_read_where_it_belongs(whole: tuple[Path, Written, Release]) -> None:
     _, written, release = whole
     problem = release.problem
-    assert problem.spine is not None
     values, variances = (problem.observed.tables(v) for v in (release.y, problem.variances))
     for (level, code, query), (expected, variance) in written.measured.items():
         rank = problem.spine.rank_in_level[problem.spine.position(level, code)]
@@ -79,8 +78,6 @@ def test_only_children_are_in_constraints_only(whole: tuple[Path, Written, Relea
 def test_edit_rules_and_absent_facilities_are_structural_zeros(whole: tuple[Path, Written, Release]) -> None:
     _, written, release = whole
     problem = release.problem
-    assert problem.spine is not None
-    assert problem.zeros is not None
     for number, level in enumerate(PL94_PERSONS.geolevels):
         for position in problem.spine.members[number]:
             blocks = written.within(number, problem.spine.geocodes[position])

@@ -60,7 +60,6 @@ def test_each_histogram_is_read_by_itself(housing: tuple[Path, Written, dict]) -
 def test_all_22_rules_are_structural_zeros(housing: tuple[Path, Written, dict]) -> None:
     release = read_noisy_measurements(housing[0], HOUSEHOLDS, variables=["sex", "hhage", "elderly", "hhtype_dhch"])
     zeros = release.problem.zeros
-    assert zeros is not None
     allowed = PRODUCT.allowed().reshape(tuple(PRODUCT.sizes.values()))[:, :, 0, 0, :, 0, :]
     for position in range(release.problem.domain.spine.size):
         assert np.array_equal(zeros.empty[position], ~allowed)

@@ -35,7 +35,6 @@ def test_persons_of_dhc_are_read(dhc: tuple[Path, Written]) -> None:
     assert DHC_PERSONS.allowed().sum() == 905_184
     allowed = DHC_PERSONS.allowed().reshape(42, 2, 116, 2, 63)[:, 0, :, 0, 0]
     zeros, spine = release.problem.zeros, release.problem.domain.spine
-    assert zeros is not None
     for number, level in enumerate(DHC_PERSONS.geolevels):
         for code in {block.codes[number] for block in written.blocks}:
             blocks = written.within(number, code)

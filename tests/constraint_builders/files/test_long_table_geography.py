@@ -62,7 +62,6 @@ def measured(draw: Any) -> tuple[Problem, np.ndarray]:
 
 def by_code(problem: Problem, vector: np.ndarray) -> dict[tuple[str, str, str], list[float]]:
     spine = problem.spine
-    assert spine is not None
     found = {}
     for (level, table), cells in problem.observed.tables(vector).items():  # type: ignore[misc]
         for i, own in zip(spine.members[spine.level_index(level)], cells, strict=True):

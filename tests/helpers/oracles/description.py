@@ -174,7 +174,6 @@ class Description:
                 self.name(b.factors): None if correlated else self._given(b) for b in self.observed
             }
             return Problem(self.schema(), observed, [self.name(b.factors) for b in self.desired], **options)
-        assert self.level is not None
         if self.incidence is None:
             options["spine"] = Spine(self.parent, [f"L{own}" for own in self.level])
         else:
@@ -198,7 +197,6 @@ class Description:
         return self.level is not None
 
     def _level(self, block: Block) -> str:
-        assert self.level is not None
         is_leaf = self.incidence is not None and block.level == self.level.max()
         return "Leaf" if is_leaf else f"L{block.level}"
 

@@ -20,12 +20,11 @@ from blue_solvers.components.tree import splitting
 from blue_solvers.components.tree.covariances import PlaceCovariances
 from blue_solvers.components.tree.splitting import isotypic_components, split
 from blue_solvers.components.tree.tree_plan import TreePlan
-from blue_solvers.streaming import partition, stream
 from tests.helpers.effort import examples
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.invent import Kind, some_with
 from tests.helpers.oracles.quick import answer
-from tests.helpers.partitioned import assert_same
+from tests.helpers.partitioned import assert_same, streamed
 
 CUTS = st.tuples(st.sampled_from([1, 4, 8, 64]), st.sampled_from([0, 200]))
 
@@ -105,9 +104,7 @@ def test_streamed_like_in_memory(seed: int, how: tuple[int, int]) -> None:
     y = np.where(problem.unmeasured, 0.0, np.random.default_rng(seed).normal(20, 10, problem.observed.size))
     level = problem.spine.levels[1 + seed % (len(problem.spine.levels) - 1)]
     with cut(*how), tempfile.TemporaryDirectory() as folder:
-        partition(Path(folder) / "in", problem, y, at=level)
-        stream(Path(folder) / "in", Path(folder) / "out")
-        assert_same(problem, y, blue(problem, "two_pass"), Path(folder) / "out")
+        assert_same(problem, y, blue(problem, "two_pass"), streamed(Path(folder), problem, y, at=level))
 
 
 @given(st.integers(0, 10**6), CUTS)
