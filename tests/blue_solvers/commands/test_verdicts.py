@@ -95,6 +95,8 @@ def test_what_was_not_tested_is_no_good_news(tmp_path: Path, capsys: pytest.Capt
     said, error = capsys.readouterr()
     assert said.count("not tested") == 2
     assert error.count("not tested") == 2
+    assert main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page.html")]) == 0
+    assert "Nobody tested whether the measurements fit" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 HEAD = "table,sex,value,variance\n"

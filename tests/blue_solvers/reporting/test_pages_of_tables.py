@@ -104,6 +104,7 @@ def test_the_numbers_are_those_of_dense_algebra(tmp_path: Path) -> None:
     np.testing.assert_allclose(precision["measured std error"], np.sqrt([2.0, 3, 4, 5]))
     own = [np.median(np.sqrt(np.diag(covariance))[frame["table"] == name]) for name in precision["table"]]
     np.testing.assert_allclose(precision["std error"], own, rtol=1e-10)
+    assert "Its tables disagree by at most" in section(root, "certificate").text
 
 
 def test_readers_see_the_tables_first(tmp_path: Path) -> None:

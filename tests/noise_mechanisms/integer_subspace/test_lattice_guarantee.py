@@ -140,6 +140,8 @@ def test_the_automatic_sampler_and_its_reason(invariants: Invariants, norm: Norm
     assert choice.sampler.name == sampler
     assert choice.sampler.exact == ("not exact" not in choice.reason)
     assert choice.sampler.exact or choice.reason.endswith("compiled") == has_numba()
+    if sampler in ("rows", "free_cells"):
+        assert f" {1 / choice.sampler.acceptance:,.3g} tries for one draw" in choice.reason
 
 
 @every("sampler", ["auto", "rows", "free_cells", "heat_bath", "jumps"])
