@@ -178,3 +178,9 @@ ENDLESS: dict[str, Callable[[Path], None]] = {  # what may stand where a file sh
     "a pipe": os.mkfifo,
     "a hole of a TiB": _hole,
 }
+PLACES = ENDLESS | {
+    "a folder": Path.mkdir,
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to nothing": lambda path: path.symlink_to(path.with_name("nothing")),
+    "nothing": lambda path: None,
+}

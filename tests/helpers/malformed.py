@@ -2,8 +2,7 @@
 
 import gzip
 import io
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
@@ -213,15 +212,6 @@ def parquet(frame: pl.DataFrame) -> bytes:
     file = io.BytesIO()
     frame.write_parquet(file)
     return file.getvalue()
-
-
-def strange_places(folder: Path, name: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What may stand where a file should be; calling it puts it there."""
-    path = folder / name
-    yield "a folder", path.mkdir
-    yield "a link to itself", lambda: path.symlink_to(path)
-    yield "a link to nothing", lambda: path.symlink_to(folder / "nothing")
-    yield "nothing", lambda: None
 
 
 def workbook(text: str) -> bytes:

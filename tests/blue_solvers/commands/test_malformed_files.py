@@ -1,6 +1,5 @@
 """Thousands of malformed files: each is valid, or refused in one line that names a file, and nothing is left."""
 
-import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -159,20 +158,6 @@ def refuse_all(
     assert tried * every > 30
     assert valid < tried / 2  # most must be malformed for this to say anything
     assert peak_memory() - before < MOST_BYTES
-
-
-@pytest.mark.few(6)
-@pytest.mark.parametrize(("kind", "command", "name"), [case for case in CASES if case[0] != "typed counts"])
-def test_what_stands_where_a_file_should_be_is_refused_in_one_line(
-    kind: str, command: list[str], name: str, folder: Path, capfd: pytest.CaptureFixture
-) -> None:
-    found = []
-    for what, place in malformed.strange_places(folder, name):
-        place()
-        found += [f"{what}: {complaint}" for complaint in complaints(command, name, capfd, folder)]
-        with contextlib.suppress(FileNotFoundError):
-            (folder / name).rmdir() if (folder / name).is_dir() else (folder / name).unlink()
-    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("command", [ESTIMATE, SIMULATE, SPINE])
