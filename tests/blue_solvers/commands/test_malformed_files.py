@@ -158,21 +158,3 @@ def refuse_all(
     assert tried * every > 30
     assert valid < tried / 2  # most must be malformed for this to say anything
     assert peak_memory() - before < MOST_BYTES
-
-
-@pytest.mark.parametrize("command", [ESTIMATE, SIMULATE, SPINE])
-def test_what_stands_where_output_should_go_is_refused_in_one_line(
-    command: tuple[str, ...], folder: Path, capfd: pytest.CaptureFixture
-) -> None:
-    out = command[-1]
-    places: list[tuple[str, Callable[[], None]]] = [
-        ("a link to itself", lambda: (folder / out).symlink_to(folder / out)),
-        ("a folder", (folder / out).mkdir),
-    ]
-    for what, place in places:
-        place()
-        assert list(complaints(list(command), out, capfd, folder)) == [], what
-        assert capfd.readouterr().out == ""
-        (folder / out).rmdir() if (folder / out).is_dir() else (folder / out).unlink()
-    long = [*command[:-1], "x" * 300 + out]
-    assert list(complaints(long, out, capfd, folder)) == []

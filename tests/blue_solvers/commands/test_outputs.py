@@ -101,6 +101,8 @@ def bad_places(run: str, option: str, good: str) -> Iterator[tuple[str, str]]:
             yield "another ending", "new.txt"
     else:
         yield "a file that is there", put("taken", lambda own: own.write_text("mine"))
+        if run != "estimate, streamed":  # which goes on there
+            yield "an empty folder that is there", put("empty", Path.mkdir)
         yield "a folder that is there", put("full/own", lambda own: (own.parent.mkdir(), own.write_text("mine")))[:4]
     for other, place in RUNS[run][1].items():
         if other != option:
