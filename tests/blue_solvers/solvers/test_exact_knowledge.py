@@ -1,5 +1,7 @@
 """Structural zeros, linear equalities and cells known exactly, with a spine and without, in every solver."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -11,14 +13,20 @@ from tests.helpers.every import every
 from tests.helpers.refused import refuses
 from tests.helpers.spines import SCHEMA
 
-IN_TWO_PASSES = ["two_pass", ConjugateGradient(preconditioner="two_pass")]
+DIRECT = ["two_pass", ConjugateGradient(preconditioner="two_pass"), "cholesky", "dense"]
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
 
 
-@every("solver", [*IN_TWO_PASSES, "cholesky", "dense"])
 @every("spine", [None, SPINE])
-def test_equalities_that_contradict_one_another_or_zeros_are_refused(spine: Spine | None, solver: str | Solver) -> None:
-    observed, zeros = {"detailed": 2.0, "a": 1.0}, {"a": np.array([False, True])}
+@every(
+    ("solver", "variance"),
+    [*product([*DIRECT, "cg", "multigrid", "auto"], [0.0]), *product(DIRECT, [1.0])],
+)
+def test_equalities_that_contradict_one_another_or_zeros_are_refused(
+    solver: str | Solver, variance: float, spine: Spine | None
+) -> None:
+    """Of exact cells no noise is left for a residual to show it."""
+    observed, zeros = {"detailed": 2.0, "a": variance}, {"a": np.array([False, True])}
     if spine is not None:
         observed, zeros = {"S": {"a": 1.0}, "T": observed}, {("S", "a"): zeros["a"][None]}
     size = Problem(SCHEMA, observed, spine=spine).observed.size
@@ -28,25 +36,9 @@ def test_equalities_that_contradict_one_another_or_zeros_are_refused(spine: Spin
     for known in ({"equalities": (twice, [1.0, 3.0])}, {"equalities": (row, [1.0]), "zeros": zeros}):
         with pytest.raises(ValueError, match="contradict one another"):
             blue(Problem(SCHEMA, observed, spine=spine, **known), solver)
-    implied = Problem(SCHEMA, observed, spine=spine, equalities=(twice, [1.0, 2.0]))
-    P = blue(implied, solver)
-    assert np.allclose(row @ (P @ np.arange(float(size)) + P.offset), 1.0)
-
-
-@every("solver", [*IN_TWO_PASSES, "cholesky", "dense", "cg", "multigrid", "auto"])
-@every("spine", [None, SPINE])
-def test_equalities_of_exact_cells_that_are_known_to_be_empty_are_refused(
-    spine: Spine | None, solver: str | Solver
-) -> None:
-    """No noise is left for a residual to show it."""
-    observed, zeros = {"detailed": 2.0, "a": 0.0}, {"a": np.array([False, True])}
-    if spine is not None:
-        observed, zeros = {"S": {"a": 1.0}, "T": observed}, {("S", "a"): zeros["a"][None]}
-    size = Problem(SCHEMA, observed, spine=spine).observed.size
-    row = np.zeros((1, size))
-    row[0, -1] = 1
-    with pytest.raises(ValueError, match="contradict one another"):
-        blue(Problem(SCHEMA, observed, spine=spine, zeros=zeros, equalities=(row, [1.0])), solver)
+    if variance:
+        P = blue(Problem(SCHEMA, observed, spine=spine, equalities=(twice, [1.0, 2.0])), solver)
+        assert np.allclose(row @ (P @ np.arange(float(size)) + P.offset), 1.0)
 
 
 def test_bad_knowledge_is_refused() -> None:
