@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -20,10 +20,11 @@ from blue_solvers.verification.chosen_sums import ChosenSums
 from blue_solvers.verification.free_cells import FreeCells
 from constraint_builders import Areas, Problem, Schema, Spine
 from noise_mechanisms import add_noise
+from tests.blue_solvers.verification.answers import Case
 from tests.helpers.effort import examples, lengths
 from tests.helpers.every import every
 from tests.helpers.oracles.description import Description
-from tests.helpers.oracles.exact import Reference, solve
+from tests.helpers.oracles.exact import solve
 from tests.helpers.oracles.invent import Kind, taken
 
 KINDS = {
@@ -44,14 +45,8 @@ def nothing_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate, "can_be_listed", lambda problem, made: False)
 
 
-@dataclass(frozen=True)
-class PartlyMeasured:
-    """An invented problem, what was measured, and the answer of the observed tables to 600 bits."""
-
-    description: Description
-    problem: Problem
-    y: np.ndarray
-    reference: Reference
+class PartlyMeasured(Case):
+    """One of which not all was measured."""
 
     @property
     def right(self) -> np.ndarray:

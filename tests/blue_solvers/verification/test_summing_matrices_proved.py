@@ -1,4 +1,4 @@
-"""Summing matrices: nodes that nest are proved as geounits, whatever was measured, those that cross as areas."""
+"""Summing matrices: nodes that nest are proved as geounits, those that cross as areas, any weights as they are."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from blue_solvers import blue, certify
+from blue_solvers import blue, certify, estimate
+from blue_solvers.verification import Certificate
 from blue_solvers.verification.certificate import Certifier
 from constraint_builders import Problem
 from tests.helpers.effort import examples
 
-MOST_LEAVES = 9
+MOST_LEAVES, ROWS = 9, 30
+
+
+def require_bound(certificate: Certificate, planted: float, least: float, off: float = 1e-9) -> None:
+    """Proved, and never below the error that was planted, but for what numpy's answer is itself off by."""
+    assert certificate.bound is not None, certificate
+    assert certificate.bound >= 0.999 * planted - off
+    if planted == 0:
+        assert certificate.bound < least
 
 
 def rows_of_a_tree(rng: np.random.Generator, leaves: int) -> np.ndarray:
@@ -44,10 +53,7 @@ def test_bounds_hold_and_right_answers_are_proved(seed: int, leaves: int, plante
     error = np.sqrt(shift @ np.linalg.solve(covariance, shift))  # of the worst combination, in its standard errors
     shift *= planted / error
     certificate = certify(Problem.from_summing_matrix(S, variances), y, S @ (best + shift))
-    assert certificate.bound is not None, certificate
-    assert certificate.bound >= 0.999 * planted - 1e-9  # what numpy's answer is itself off by
-    if planted == 0:
-        assert certificate.bound < 1e-6
+    require_bound(certificate, planted, 1e-6)
 
 
 @examples(100, 12)
@@ -82,10 +88,7 @@ def test_nodes_that_cross_are_proved_by_sums(seed: int, leaves: int, exact: bool
         patch.setattr("blue_solvers.verification.certificate.can_be_listed", lambda *_: False)
         problem = Problem.from_summing_matrix(S[order], variances[order])
         certificate = certify(problem, y[order], (S @ (best + shift))[order])
-    assert certificate.bound is not None, certificate
-    assert certificate.bound >= 0.999 * planted - 1e-9
-    if planted == 0:
-        assert certificate.bound < 1e-9
+    require_bound(certificate, planted, 1e-9)
 
 
 @pytest.mark.parametrize("known", [1.0, 0.0])
@@ -103,3 +106,32 @@ def test_what_proofs_keep_is_the_same_for_all_measurements(known: float) -> None
         kept, fresh = judges.certify(y, x), certify(problem, y, x)
         assert kept == fresh
         assert kept.bound < 1e-9
+
+
+@examples(200, 25)
+@given(
+    seed=st.integers(0, 100_000),
+    unknowns=st.integers(1, 9),
+    lacks=st.integers(0, 2),
+    planted=st.sampled_from([0.0, 1e-6, 1e-3, 1.0]),
+)
+def test_any_real_weights_are_proved(seed: int, unknowns: int, lacks: int, planted: float) -> None:
+    """Of full rank and of less, beside a dense singular value decomposition: doubles are not eliminated as if exact."""
+    rng = np.random.default_rng(seed)
+    S = rng.standard_normal((rng.integers(unknowns, ROWS), unknowns))
+    S = np.hstack([S, S @ rng.standard_normal((unknowns, lacks))])
+    variances = 10.0 ** rng.uniform(-2, 2, len(S))
+    y = S @ rng.normal(50, 10, S.shape[1]) + rng.standard_normal(len(S)) * np.sqrt(variances)
+    sd = np.sqrt(variances)
+    U = np.linalg.svd(S / sd[:, None])[0][:, :unknowns]
+    best = sd * (U @ (U.T @ (y / sd)))
+    direction = rng.standard_normal(unknowns)
+    x = best + planted * sd * (U @ (direction / np.linalg.norm(direction)))
+    certificate = certify(Problem.from_summing_matrix(S, variances), y, x)
+    require_bound(certificate, planted, 1e-6, off=0.0)
+
+
+def test_a_dense_design_is_estimated_with_its_proof() -> None:
+    rng = np.random.default_rng(3)
+    problem = Problem.from_summing_matrix(rng.standard_normal((40, 20)), np.ones(40))
+    assert estimate(problem, rng.normal(50, 3, 40)).info.exact
