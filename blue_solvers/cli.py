@@ -46,6 +46,7 @@ FLAGS = (  # parameters of the library, in messages, and what they are called he
     (re.compile(r"(?<!['\w])names_(to|sep)\b=?"), r"--names-\1"),
 )
 FAILED, BAD_INPUT, DOUBTFUL = 1, 2, 3
+MOST_UNSEEN = 10_000  # objects that are made before garbage is looked for among them
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 EXIT_CODES = """exit codes:
   0  done; with --strict, what was measured fits its noise too
@@ -77,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(argv, Unwinding(forever=False))
     load_for_many()
     gc.disable()  # while modules are loaded, none of which is garbage
+    gc.set_threshold(MOST_UNSEEN)  # what is loaded later is none either
     try:
         return _run(None, Unwinding(forever=True))
     finally:

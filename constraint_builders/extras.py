@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 PACKAGE, ROOT = "blue-solvers", Path(__file__).resolve().parents[1]
@@ -57,6 +56,8 @@ def how_to_install(extra: str) -> str:
     """The words of pip for an extra of this package, installed or a folder of sources; empty where they do not work."""
     if sys.platform == "emscripten":  # a browser: the libraries of extras have no wheels there
         return ""
+    from importlib.metadata import PackageNotFoundError, distribution  # which takes as long as all of `--help`
+
     try:
         distribution(PACKAGE)  # pip takes what is installed for the package itself
     except PackageNotFoundError:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import inf, log10
 from pathlib import Path
 from time import monotonic
-
-try:
-    import psutil
-except ImportError:  # not everywhere to be had, in a browser for one
-    psutil = None
+from typing import Any
 
 CELL_BYTES = 32  # a measurement and its variance, an estimate and its variance
 SURE_CELLS = 1 << 20  # so few are not worth a look at the free memory
@@ -41,8 +37,17 @@ def free_now() -> float:
     return max(0.0, float(min((_left_by_machine(SYSTEM), *_left_by_groups(SYSTEM), *_left_by_ulimit()))))
 
 
+@cache
+def _psutil() -> Any:
+    try:
+        import psutil
+    except ImportError:  # not everywhere to be had, in a browser for one
+        return None
+    return psutil
+
+
 def _left_by_machine(system: Path) -> float:
-    if psutil is not None:
+    if psutil := _psutil():
         return float(psutil.virtual_memory().available)
     with suppress(OSError, StopIteration):
         lines = (system / "proc/meminfo").read_text(encoding="utf-8").splitlines()
@@ -96,6 +101,7 @@ def _statistic(path: Path, name: str) -> float:
 
 def _left_by_ulimit() -> Iterator[float]:
     """What limits of the process leave: of its addresses, and of its data."""
+    psutil = _psutil()
     if not hasattr(psutil, "RLIMIT_AS"):  # no Linux
         return
     process = psutil.Process()

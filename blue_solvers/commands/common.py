@@ -28,10 +28,13 @@ MOST_REASONS = 5  # of cells that are NaN, said on the screen
 
 def announce(problem: Problem, solver: str) -> None:
     """Say how much work lies ahead, before it begins, where two passes are to do it and it is much."""
+    closed_form = problem.geounit_variances is not None and problem.equalities is None
+    if not closed_form or (problem.has_only_tables and problem.factors.issubset(problem.domain.schema.names)):
+        return  # of the latter every component is a number
+
     from blue_solvers import TwoPass, projected_work
 
-    closed_form = problem.geounit_variances is not None and problem.equalities is None
-    if solver in ("auto", TwoPass.name) and closed_form and TwoPass().supports(problem) is None:
+    if solver in ("auto", TwoPass.name) and TwoPass().supports(problem) is None:
         work = projected_work(problem)
         if work.is_large:
             tell(f"projected  {work} to prepare {counted(work.geounits, 'geounit')}")

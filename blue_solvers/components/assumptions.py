@@ -8,8 +8,6 @@ from math import prod
 import numpy as np
 
 from blue_solvers.components.grouping import Grouping, axes_in_use, groupings_of
-from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
-from blue_solvers.components.tree.projected_work import MATRICES, projected_work
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
 from constraint_builders.description.table import factors_of
@@ -77,6 +75,8 @@ def _recodes_too_large(problem: Problem) -> str | None:
     tables = [*problem.desired_tables, *problem.observed_tables]
     if SWEEP_BYTES * sum([table.size << len(table.factors) for table in tables]) <= free_memory():
         return None  # whatever they have in common: each variable of each whole, or its groups, or neither
+    from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
+
     axes = axes_in_use(problem.domain.schema, tables)
     desired, observed = ([axes.of(table) for table in own] for own in (problem.desired_tables, problem.observed_tables))
     try:
@@ -88,6 +88,8 @@ def _recodes_too_large(problem: Problem) -> str | None:
 
 def too_large(problem: Problem) -> str | None:
     """Why the passes would not fit: one number for every slot of every geounit, small matrices of all groups."""
+    from blue_solvers.components.tree.projected_work import MATRICES, projected_work
+
     refusal, groupings = too_many_groups(problem), groupings_in_use(problem)
     if refusal is not None and not problem.has_zeros:
         return refusal

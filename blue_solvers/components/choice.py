@@ -16,11 +16,8 @@ from typing import Protocol
 import numpy as np
 
 from blue_solvers.components.assumptions import group_count, too_large
-from blue_solvers.components.lattice.form import LatticeForm
-from blue_solvers.components.lattice.plan import TooManyCellsError
 from blue_solvers.components.orthogonal import kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.tree_form import TreeForm
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.table import Table, axes_of, factors_of
@@ -51,9 +48,14 @@ class Components(Protocol):
 def components_of(problem: Problem) -> Components:
     """Of few cells small matrices, otherwise the sweeps, or two passes where recodes make too many groups for them."""
     structured = StructuredProblem.of(problem)
+    if MatrixForm.entries(structured) <= MOST_ENTRIES:
+        return MatrixForm(structured)
+
+    from blue_solvers.components.lattice.form import LatticeForm
+    from blue_solvers.components.lattice.plan import TooManyCellsError
+    from blue_solvers.components.tree.tree_form import TreeForm
+
     try:
-        if MatrixForm.entries(structured) <= MOST_ENTRIES:
-            return MatrixForm(structured)
         recoded = not problem.factors.issubset(problem.domain.schema.names)
         if recoded and group_count(problem) > MANY_GROUPS and too_large(problem) is None:
             return TreeForm(structured)

@@ -24,12 +24,10 @@ from typing import ClassVar
 
 from blue_solvers.components.assumptions import holds_many_times_its_tables
 from blue_solvers.contract import Prepared, Refusal, Solver
-from blue_solvers.normal_equations.factorisation import operations_by_cholmod, products_of
 from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.solvers.closed_forms import AreaSolver, SeaBlue, TwoPass
 from blue_solvers.solvers.conjugate_gradient import ConjugateGradient
 from blue_solvers.solvers.direct import Cholesky, Dense
-from blue_solvers.structured.nearest import tables_left_out, variance_ratio
 from constraint_builders import Problem
 
 AROUND, ON_CONSTRAINTS = ConjugateGradient(preconditioner="two_pass"), ConjugateGradient()
@@ -116,6 +114,8 @@ def _why_not_factorised(problem: Problem) -> str:
 
 
 def _products(problem: Problem) -> float:
+    from blue_solvers.normal_equations.factorisation import products_of
+
     return products_of(problem.noise.entries() @ problem.constraint_matrix().T)
 
 
@@ -124,6 +124,9 @@ def _iterations(problem: Problem, why: str) -> tuple[Solver, str]:
 
     Where they would be long, a factorisation that takes less.
     """
+    from blue_solvers.normal_equations.factorisation import operations_by_cholmod
+    from blue_solvers.structured.nearest import tables_left_out, variance_ratio
+
     unsupported = AROUND.refusal(problem)
     if unsupported is not None:
         return ON_CONSTRAINTS, f"{why} on the constraints; not around equal variances, since {_first(unsupported)}"

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.components import Components, components_of
 from blue_solvers.components.assumptions import flat_refusal, tree_refusal
-from blue_solvers.components.conditioning import conditioned
 from blue_solvers.components.structured_problem import StructuredProblem
-from blue_solvers.components.tree.covariances import Weights, functional_covariance
-from blue_solvers.components.tree.tree_form import TreeForm
-from blue_solvers.components.tree_of_sums import TreeOfSums
 from blue_solvers.contract import Info, Prepared, Solver, TableVariances
 from blue_solvers.contract.prepared import InOtherLayout
-from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
 from blue_solvers.normal_equations.noisy_equations import least_variance, uneven_refusal
-from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
+
+if TYPE_CHECKING:
+    from blue_solvers.components.tree.covariances import Weights
+    from blue_solvers.components.tree.tree_form import TreeForm
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,8 @@ class SeaBlue(Solver):
         if inexact is None:
             reason = "closed form: noise is uncorrelated and of equal variance within tables (A1-A3)"
             return FormEstimate(problem, components_of(problem), Info(self.name, exact=True, reason=reason))
+        from blue_solvers.solvers.oblique_down_pass import ObliqueDownPass
+
         reason = f"heuristic, not the BLUE: {inexact}; cg and cholesky give the BLUE"
         return ObliqueDownPass(problem, Info(self.name, exact=False, reason=reason))
 
@@ -82,6 +82,10 @@ class TwoPass(Solver):
 
     def plan(self, problem: Problem) -> Prepared:
         """Work out gains and covariances of every component."""
+        from blue_solvers.components.conditioning import conditioned
+        from blue_solvers.components.tree.tree_form import TreeForm
+        from blue_solvers.components.tree_of_sums import TreeOfSums
+
         if problem.is_tree_of_sums:
             reason = "two sweeps over the tree of sums, exact"
             return TreeOfSums(problem, problem.relations.tree, Info(self.name, exact=True, reason=reason))
@@ -112,10 +116,14 @@ class AreaSolver(Solver):
 
     def refusal(self, problem: Problem) -> str | None:
         """All but equal variances within every table of an area, or geounit."""
+        from blue_solvers.crossing_areas.area_form import areas_refusal
+
         return areas_refusal(problem)
 
     def plan(self, problem: Problem) -> Prepared:
         """Factorise every component."""
+        from blue_solvers.crossing_areas.area_form import exact_form_of_areas
+
         info = Info(self.name, exact=True, reason="a sparse factorisation over areas for every component, exact")
         return FormEstimate(problem, exact_form_of_areas(problem), info)
 
@@ -157,6 +165,8 @@ class _TwoPassEstimate(FormEstimate):
         return self._method.variances_by_table(least_variance(self.problem))
 
     def functional_covariance(self, W: sparse.csc_array) -> Float:
+        from blue_solvers.components.tree.covariances import functional_covariance
+
         return functional_covariance(
             self._method.plan, self._method.coefficients, _weights(self.problem, W), W.shape[1]
         )
@@ -164,6 +174,8 @@ class _TwoPassEstimate(FormEstimate):
 
 def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
     """Functionals over the desired layout, (m, K), as what they take of every table."""
+    from blue_solvers.components.tree.covariances import Weights
+
     spine, levels = problem.domain.spine, problem.desired_levels
     entries = sparse.coo_array(W)
     block = np.searchsorted(problem.desired.offsets, entries.row, side="right") - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -12,12 +12,12 @@ from scipy import sparse
 from blue_solvers.contract import Capability, ConvergenceError, Info, Prepared, Refusal, Solver
 from blue_solvers.normal_equations.krylov import Product, Sizes, conjugate_gradients
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, equations_of, variance_spread
-from blue_solvers.normal_equations.projection import ConstrainedEstimate
-from blue_solvers.structured.iteration import NearestStructuredEstimate
-from blue_solvers.structured.nearest import why_no_structure
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.extras import needing
+
+if TYPE_CHECKING:
+    from blue_solvers.normal_equations.projection import ConstrainedEstimate
 
 COSTS_DIGITS = "variances or weights differ by so much that rounding may cost digits: `estimate` proves what it gives"
 USUAL = 1e-10
@@ -101,6 +101,8 @@ class ConjugateGradient(Solver):
     def refusal(self, problem: Problem) -> str | None:
         """Of multigrid a covariance without entries; of "two_pass" equations, and one that cannot be solved with."""
         if self.preconditioner == "two_pass":
+            from blue_solvers.structured.nearest import why_no_structure
+
             return why_no_structure(problem)
         if self.preconditioner == "multigrid" and not problem.noise.has_entries:
             return Refusal(
@@ -111,6 +113,8 @@ class ConjugateGradient(Solver):
     def plan(self, problem: Problem) -> Prepared:
         """Build A, and the preconditioner; or plan the nearest structured problem."""
         if self.preconditioner == "two_pass":
+            from blue_solvers.structured.iteration import NearestStructuredEstimate
+
             rtol, most_error = (self.rtol, np.inf) if self.rtol else (USUAL, PROMISE)
             reason = f"conjugate gradients around the exact estimate for equal variances, to {rtol:g} of the adjustment"
             info = _info(f"{self.name} (two_pass preconditioner)", problem, reason)
@@ -129,6 +133,8 @@ class ConjugateGradient(Solver):
         -------
         ConstrainedEstimate
         """
+        from blue_solvers.normal_equations.projection import ConstrainedEstimate
+
         rows = self.rows or "all"
         info = _info(name, problem, f"conjugate gradients on {rows} rows to {_in_words(self.rtol)}")
         return ConstrainedEstimate(problem, equations_of(problem, rows), self.normal_solver, info)

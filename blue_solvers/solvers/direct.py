@@ -9,11 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from blue_solvers.contract import Info, Prepared, Refusal, Solver, UnsupportedProblemError
-from blue_solvers.normal_equations.factorisation import sparse_solver
-from blue_solvers.normal_equations.inverses import dense_solver
 from blue_solvers.normal_equations.noisy_equations import WIDE_SPREAD, equations_of, is_uneven, variance_spread
-from blue_solvers.normal_equations.projection import ConstrainedEstimate
-from blue_solvers.solvers.dense_estimates import OrthogonalEstimate, SingularEstimate
 from constraint_builders import Problem
 from constraint_builders.memory import require_memory
 
@@ -44,6 +40,9 @@ class Cholesky(Solver):
 
     def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
+        from blue_solvers.normal_equations.factorisation import sparse_solver
+        from blue_solvers.normal_equations.projection import ConstrainedEstimate
+
         info = Info(self.name, exact=True, reason="sparse factorisation of A Sigma A'")
         return ConstrainedEstimate(problem, equations_of(problem, "independent"), sparse_solver, info)
 
@@ -77,6 +76,10 @@ class Dense(Solver):
 
     def plan(self, problem: Problem) -> Prepared:
         """Factorise once."""
+        from blue_solvers.normal_equations.inverses import dense_solver
+        from blue_solvers.normal_equations.projection import ConstrainedEstimate
+        from blue_solvers.solvers.dense_estimates import OrthogonalEstimate, SingularEstimate
+
         if not problem.noise.has_entries:
             problem = _with_entries(problem)
         orthogonal = Info(f"{self.name} (LAPACK)", exact=True, reason=REASON)

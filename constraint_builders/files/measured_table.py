@@ -41,7 +41,6 @@ from constraint_builders.description.table import Table
 from constraint_builders.files.area_tables import TableAreas
 from constraint_builders.files.columns import CV_PERCENT, SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
-from constraint_builders.files.expected_rows import refuse_missing_children
 from constraint_builders.files.hidden_totals import geounit_of_all, hidden_totals, refuse_rows_that_are_none
 from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
@@ -272,6 +271,8 @@ def _observed(found: Sequence[MeasuredCells], is_placed: bool) -> dict[str, Any]
 
 def _compare_children(schema: Schema, spine: Spine, found: Sequence[MeasuredCells]) -> None:
     """Refuse tables of geounits whose children are not all there."""
+    from constraint_builders.files.expected_rows import refuse_missing_children
+
     variances: dict[str, dict[str, Float]] = {}
     totals: dict[str, dict[str, Float]] = {}
     for own in found:

@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from constraint_builders.arrays import Flags, Float, Integers
 from constraint_builders.description.areas import Places
@@ -387,6 +386,8 @@ def variances_of(said: Float, values: Float, spread: Spread) -> Float:
         return said
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if spread.kind == MARGIN:
+            from scipy.special import ndtri
+
             said = said / float(ndtri((1 + spread.level) / 2))
         elif spread.kind == CV_PERCENT:
             said = np.where(np.isinf(said), np.inf, said / 100 * abs(values))

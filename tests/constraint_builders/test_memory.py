@@ -70,7 +70,7 @@ def test_without_limits_the_machine_counts(system: Path, said: str) -> None:
 
 
 def test_without_psutil_the_system_says_what_is_free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "psutil", None)
+    monkeypatch.setattr(memory, "_psutil", lambda: None)
     monkeypatch.setattr(memory, "SYSTEM", tmp_path)
     assert memory.free_now() == float(sys.maxsize)
     (tmp_path / "proc").mkdir()

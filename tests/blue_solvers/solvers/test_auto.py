@@ -85,10 +85,10 @@ def test_a_factor_that_costs_more_than_iterations_is_not_taken(ratio: float, mon
     problem = cellwise(gallery.cube(3, 3), ratio)
     as_dear = 1_000.0 * np.sqrt(ratio) * problem.observed.size
     for operations, expected in ((0.99 * as_dear, Cholesky()), (1.01 * as_dear, AROUND), (np.inf, AROUND)):
-        monkeypatch.setattr(auto, "operations_by_cholmod", lambda matrix, operations=operations: operations)
+        monkeypatch.setattr(factorisation, "operations_by_cholmod", lambda matrix, operations=operations: operations)
         assert Auto().choose(problem)[0] == expected
     monkeypatch.setattr(auto, "PRODUCTS", np.inf)
-    monkeypatch.setattr(auto, "operations_by_cholmod", lambda matrix: 0.0)
+    monkeypatch.setattr(factorisation, "operations_by_cholmod", lambda matrix: 0.0)
     moderate = Auto().choose(cellwise(gallery.cube(3, 3), 10.0))  # so few steps that no factor is looked at
     assert moderate[0] == AROUND
 
