@@ -305,12 +305,12 @@ class BlueOperator(OverLayouts):
 
     def _reported(self, y: Float) -> tuple[Float, Info]:
         """The estimate, (m,), of y less what its law adds, and its report, with what its tables disagree by."""
-        start, columns = time.perf_counter(), self._readable(y[:, None])
+        columns = self._readable(y[:, None])
         X, info = self._told(columns, partial(refuse_unusable, self.problem), checked=True)
         x = X[:, 0] + offset if (offset := self._prepared.offset).any() or np.may_share_memory(X, y) else X[:, 0]
-        violation = self._prepared.violation(columns) if info.violation is None else info.violation
-        refuse_disagreement(self.problem, y, violation or 0.0)
-        return x, replace(info, violation=violation, seconds=time.perf_counter() - start)
+        info = replace(info, violation=self._prepared.violation(columns)) if info.violation is None else info
+        refuse_disagreement(self.problem, y, info.violation or 0.0)
+        return x, info
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""

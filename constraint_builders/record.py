@@ -81,10 +81,10 @@ class Record(Measured):
         return any(table.is_turned for table in (*self.observed_tables, *(() if same else self.desired_tables)))
 
     @cached_property
-    def factors(self) -> set[str]:
+    def factors(self) -> frozenset[str]:
         """What observed and desired tables keep: names of variables and recodes."""
         same = self.desired_tables is self.observed_tables
-        return factors_of(self.observed_tables) | (set() if same else factors_of(self.desired_tables))
+        return factors_of(self.observed_tables if same else self.observed_tables + self.desired_tables)
 
     @cached_property
     def sums(self) -> Tabulation:

@@ -10,7 +10,6 @@ import numpy as np
 from blue_solvers.components.grouping import Grouping, axes_in_use, groupings_of
 from blue_solvers.contract import Refusal
 from constraint_builders import Problem
-from constraint_builders.description.table import factors_of
 from constraint_builders.memory import format_bytes, free_memory
 
 GENERAL = "use solver='cholesky' or 'cg'"
@@ -116,10 +115,9 @@ def _does_not_fit(needed: float, what: str, free: float) -> str:
     return Refusal(said, "use fewer geounits, or solver='cholesky' or 'cg'")
 
 
-def groupings_in_use(problem: Problem) -> list[Grouping]:
+def groupings_in_use(problem: Problem) -> tuple[Grouping, ...]:
     """How the recodes of observed and desired tables, and structural zeros, divide the variables."""
-    tables = [*problem.observed_tables, *problem.desired_tables]
-    return groupings_of(problem.domain.schema, factors_of(tables), problem.zero_axes)
+    return groupings_of(problem.domain.schema, problem.factors, problem.zero_axes)
 
 
 def group_count(problem: Problem) -> int:

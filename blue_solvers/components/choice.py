@@ -20,7 +20,7 @@ from blue_solvers.components.orthogonal import kronecker
 from blue_solvers.components.structured_problem import StructuredProblem
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.table import Table, axes_of, factors_of
+from constraint_builders.description.table import Table, axes_of
 from constraint_builders.memory import free_memory
 
 MOST_ENTRIES = 1 << 16  # of the matrices of few cells: half a MiB, read in 5 microseconds
@@ -47,8 +47,8 @@ class Components(Protocol):
 
 def components_of(problem: Problem) -> Components:
     """Of few cells small matrices, otherwise the sweeps, or two passes where recodes make too many groups for them."""
-    structured = StructuredProblem.of(problem)
-    if MatrixForm.entries(structured) <= MOST_ENTRIES:
+    structured, recoded = StructuredProblem.of(problem), not problem.factors.issubset(problem.domain.schema.names)
+    if not recoded and MatrixForm.entries(structured) <= MOST_ENTRIES:
         return MatrixForm(structured)
 
     from blue_solvers.components.lattice.form import LatticeForm
@@ -56,7 +56,6 @@ def components_of(problem: Problem) -> Components:
     from blue_solvers.components.tree.tree_form import TreeForm
 
     try:
-        recoded = not problem.factors.issubset(problem.domain.schema.names)
         if recoded and group_count(problem) > MANY_GROUPS and too_large(problem) is None:
             return TreeForm(structured)
         return LatticeForm(structured, free_memory())
@@ -76,13 +75,13 @@ class MatrixForm:
     has_exact_zeros = True
 
     def __init__(self, problem: StructuredProblem) -> None:
-        self._tables, self._layout = problem.observed_tables, problem.observed
+        self._tables = problem.observed_tables
         self._axes = axes_of(problem.tables)
         self._shape = [problem.schema.shape[axis] for axis in self._axes]
         self._cells = kronecker([_basis(levels) for levels in self._shape])
-        self._observed = self._seen_by(self._tables)
+        self._observed = self._sums(self._tables, self._cells)
         is_same = problem.desired_tables is self._tables
-        self._desired = self._observed if is_same else self._seen_by(problem.desired_tables)
+        self._desired = self._observed if is_same else self._sums(problem.desired_tables, self._cells)
         variances = np.repeat(np.concatenate(problem.geounit_variances), problem.observed.sizes)
         exact = variances == 0
         weights = 1.0 / np.where(exact, 1.0, variances)  # none where nothing was measured
@@ -96,23 +95,19 @@ class MatrixForm:
 
     @staticmethod
     def entries(problem: StructuredProblem) -> float:
-        """Of its matrices; infinitely many where they are too many by far, or tables have recodes."""
+        """Of its matrices; infinitely many where they are too many by far."""
         schema = problem.schema
         numbers = problem.observed.size + problem.desired.size
-        if numbers > MOST_ENTRIES or not factors_of(problem.tables).issubset(schema.names):
+        if numbers > MOST_ENTRIES:
             return np.inf
         cells = prod((schema.shape[axis] for axis in axes_of(problem.tables)), start=1.0)
         return cells * (cells + numbers)
 
-    def _seen_by(self, tables: Sequence[Table]) -> Float:
-        """What tables see of the coordinates, (cells, coordinates)."""
-        cells = self._cells.reshape(*self._shape, -1)
-        return np.concatenate([self._sums(table, cells) for table in tables])
-
-    def _sums(self, table: Table, cells: Float) -> Float:
-        """What a table makes of all cells in columns, (*levels, K), (its cells, K)."""
-        away = tuple([place for place, axis in enumerate(self._axes) if axis not in table.axes])
-        return np.add.reduce(cells, away).reshape(table.size, -1)
+    def _sums(self, tables: Sequence[Table], cells: Float) -> Float:
+        """What tables make of all cells in columns, (cells, K): (their cells, K)."""
+        cells, K = cells.reshape(*self._shape, -1), cells.shape[1]
+        away = [tuple([place for place, axis in enumerate(self._axes) if axis not in own.axes]) for own in tables]
+        return np.concatenate([np.add.reduce(cells, own).reshape(-1, K) for own in away])
 
     def apply(self, Y: Float) -> Float:
         """P Y, (m, K)."""
@@ -129,10 +124,8 @@ class MatrixForm:
     def apply_checked(self, Y: Float) -> tuple[Float, float]:
         """P Y, (m, K), and the largest disagreement between a table and the sums of all cells."""
         coordinates = self._estimate @ np.ascontiguousarray(Y)
-        cells, X, worst = (self._cells @ coordinates).reshape(*self._shape, -1), self._observed @ coordinates, 0.0
-        for i, table in enumerate(self._tables):
-            worst = float(np.maximum(worst, abs(self._sums(table, cells) - X[self._layout.block(i)]).max()))
-        return self.apply(Y), worst
+        gaps = self._sums(self._tables, self._cells @ coordinates) - self._observed @ coordinates
+        return self.apply(Y), float(abs(gaps).max())
 
 
 @lru_cache

@@ -8,7 +8,7 @@ its groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -66,7 +66,8 @@ class Grouping:
         return sums
 
 
-def groupings_of(schema: Schema, factors: Iterable[str], told_apart: tuple[int, ...] = ()) -> list[Grouping]:
+@lru_cache(maxsize=8)
+def groupings_of(schema: Schema, factors: frozenset[str], told_apart: tuple[int, ...] = ()) -> tuple[Grouping, ...]:
     """The grouping of every variable that some of these factors are of, in schema order.
 
     Variables in `told_apart` have a group for every level.
@@ -84,12 +85,12 @@ def groupings_of(schema: Schema, factors: Iterable[str], told_apart: tuple[int, 
         for cells in own.values():
             groups = np.unique(groups * (cells.max() + 1) + cells, return_inverse=True)[1]
         groupings.append(Grouping(axis, groups, own))
-    return groupings
+    return tuple(groupings)
 
 
 def axes_in_use(schema: Schema, tables: Sequence[Table]) -> SchemaAxes:
     """The axes of some tables."""
-    return _axes(schema, frozenset(factors_of(tables)))
+    return _axes(schema, factors_of(tables))
 
 
 class SchemaAxes:
@@ -124,6 +125,8 @@ class SchemaAxes:
         Bits of an axis and of those of its variable that are sums over it.
     told : list of ndarray of int, (levels,)
         Of an axis of levels the group of each, of another one its cell of each level of the variable.
+    even_shares : list of ndarray
+        Of an axis of levels the mean size of groups over each one's, of another one 1 for every cell.
     """
 
     def __init__(self, schema: Schema, groupings: Sequence[Grouping]) -> None:
@@ -141,6 +144,9 @@ class SchemaAxes:
         self.has_groups = max(self.groups, default=-1) >= 0
         told = [self.groups[axis] if whole else axis for axis, whole in enumerate(self.is_whole)]
         self.told = [self.cells[own] if own >= 0 else np.zeros(self.sizes[i], np.intp) for i, own in enumerate(told)]
+        along = zip(self.told, self.is_whole, self.sizes, strict=True)
+        counts = [np.bincount(own) if whole else np.ones(size) for own, whole, size in along]
+        self.even_shares = [own.mean() / own for own in counts]
 
     def _lay(self, name: str, grouping: Grouping) -> None:
         """The axes of a variable, by the factors that they are."""
@@ -170,11 +176,6 @@ class SchemaAxes:
     def size(self, axes: Axes) -> int:
         """Cells of a table."""
         return prod([self.sizes[axis] for axis in axes])
-
-    def even_shares(self, axis: int) -> Float:
-        """Of an axis of levels the mean size of groups over each one's, of another one 1 for every cell."""
-        counts = np.bincount(self.told[axis]) if self.is_whole[axis] else np.ones(self.sizes[axis])
-        return counts.mean() / counts
 
     def between(self, fine: int, coarse: int) -> Integers:
         """The cell of the coarser axis of a variable that each of the finer one goes to."""

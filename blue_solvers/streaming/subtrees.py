@@ -255,7 +255,7 @@ def part_bytes(
     return 8 * (cells + COEFFICIENT_ARRAYS * _coefficients(design, empty))
 
 
-def _groupings(design: Design) -> list[Grouping]:
+def _groupings(design: Design) -> tuple[Grouping, ...]:
     tables = [table for _, table in (*design.observed, *design.desired)]
     return groupings_of(design.schema, factors_of(tables), design.zero_axes)
 

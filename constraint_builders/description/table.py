@@ -158,9 +158,9 @@ def axes_of(tables: Iterable[Table]) -> list[int]:
     return sorted(set(chain.from_iterable(table.axes for table in tables)))
 
 
-def factors_of(tables: Iterable[Table]) -> set[str]:
+def factors_of(tables: Iterable[Table]) -> frozenset[str]:
     """The factors that some of the tables keep."""
-    return set(chain.from_iterable(table.factors for table in tables))
+    return frozenset(chain.from_iterable([table.factors for table in tables]))
 
 
 class NamedTables(NamedTuple):

@@ -28,6 +28,7 @@ import numpy as np
 from blue_solvers.components.assumptions import MOST_GROUPS
 from blue_solvers.components.grouping import Axes
 from blue_solvers.components.lattice.plan import SweepPlan, TooManyCellsError
+from blue_solvers.components.lattice.sets import places as bit_places
 from blue_solvers.components.orthogonal import squares_of_sums
 from blue_solvers.components.tree.messages import LinearMeasurement, combine
 from constraint_builders.arrays import Float, Integers
@@ -204,7 +205,7 @@ class GroupMixing:
                     share, variance = share / count, variance / count
                 elif axes.bits[axis] & mask and not axes.is_whole[axis]:
                     variance = variance * count
-            beside = prod([size for axis, size in enumerate(axes.sizes) if (mask & ~own_bits) >> axis & 1])
+            beside = prod([axes.sizes[axis] for axis in bit_places(mask & ~own_bits)])
             shares[meet] = share - sum(other for inside, other in shares.items() if inside & meet == inside)
             total = total + shares[meet] * beside * variance
         for place, axis in enumerate(table):

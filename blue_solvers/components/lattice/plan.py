@@ -108,7 +108,6 @@ class SweepPlan:
         self.coarser = cache(self._lay_coarser)
         self._lists: list[int] = []
         self._list = cache(self._lay_list)
-        self._per_cell = cache(lambda fine, coarse: np.bincount(axes.between(fine, coarse)))
         if axes.has_groups:
             self._lay_tables(generators, most_cells)
         else:
@@ -270,7 +269,7 @@ class SweepPlan:
         if not self.groups(coarse):
             return self.size_of(fine) / self.size_of(coarse)
         of = self.axes.variable
-        counts = [self._per_cell(axis, own) for own in coarse for axis in fine if of[axis] == of[own]]
+        counts = [np.bincount(self.axes.between(axis, own)) for own in coarse for axis in fine if of[axis] == of[own]]
         each = reduce(np.multiply.outer, counts, np.ones(1)).ravel()
         return each * (self.size_of(fine) / each.sum())
 
@@ -383,8 +382,7 @@ def _information_by_group(plan: SweepPlan, observed: Sequence[Axes], precisions:
         grouped = [(axis, axes.is_whole[axis] << axis) for axis in table if axes.groups[axis] >= 0]
         for mask in plan.lattice.below(plan.mask_of(table)):
             shares[plan.within(table, mask), tuple([axis for axis, bit in grouped if not bit & mask])] += share
-    along = cache(axes.even_shares)
-    outer = cache(lambda seen: reduce(np.multiply.outer, [along(axis) for axis in seen], np.ones(1)).ravel())
+    outer = cache(lambda seen: reduce(np.multiply.outer, [axes.even_shares[axis] for axis in seen], np.ones(1)).ravel())
     found: dict[Axes, Float] = {}
     for (own, seen), share in shares.items():
         found[own] = found.get(own, 0.0) + plan.size_of(own) * share * outer(seen)

@@ -75,7 +75,7 @@ class TreePlan:
     ----------
     tables : list of Table
         Observed tables.
-    groupings : list of Grouping
+    groupings : tuple of Grouping
         Of the variables in use.
     finest : Table
         Of all variables in use.
@@ -235,13 +235,13 @@ class TreePlan:
         """How the components of a key fall apart."""
         if key not in self._divisions:
             several, seeing = key
-            groupings = [g for g in self.groupings if g.axis in several]
+            groupings = tuple([g for g in self.groupings if g.axis in several])
             tables = {table.name: table for table in self.tables}
             axes = {name: self._axes(tables[name], groupings, scale) for name, scale in seeing}
             self._divisions[key] = split(axes, self._kinds(groupings))
         return self._divisions[key]
 
-    def _axes(self, table: Table, groupings: list[Grouping], scale: float) -> Axes:
+    def _axes(self, table: Table, groupings: tuple[Grouping, ...], scale: float) -> Axes:
         """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
         maps = dict(zip((g.axis for g in self.groupings), self.map_of(table).sums, strict=True))
         first, *others = [maps[g.axis] for g in groupings] or [np.ones((1, 1))]
@@ -252,7 +252,7 @@ class TreePlan:
         empty = self._zeros.empty_kinds(self.levels[number].members[ranks])
         return np.concatenate([empty, np.ones((ranks.size, 1), dtype=bool)], axis=1)
 
-    def _kinds(self, groupings: list[Grouping]) -> Index:
+    def _kinds(self, groupings: tuple[Grouping, ...]) -> Index:
         """Of every combination of group sums along some variables the kind by which it is empty."""
         shape = [g.sizes.size for g in groupings]
         lengths = [n if g.axis in self._zeros.axes else 1 for n, g in zip(shape, groupings, strict=True)]

@@ -190,9 +190,11 @@ def test_only_two_passes_are_projected() -> None:
 def test_the_command_says_so_before_it_works(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    tables = tmp_path / "noisy.csv"
-    tables.write_text("table,sex,value,variance\nsex,male,10,1\nsex,female,12,1\ntotal,*,21,1\n")
-    arguments = ["estimate", str(tables), "--out", str(tmp_path / "out.csv")]
+    tables, schema = tmp_path / "noisy.csv", tmp_path / "schema.toml"
+    schema.write_text("[variables]\nage = ['child', 'adult', 'old']\n[recodes]\nage.grown = ['no', 'yes', 'yes']\n")
+    rows = "age,child,10,1\nage,adult,12,1\nage,old,7,1\ngrown,no,9,1\ngrown,yes,20,1\ntotal,*,21,1\n"
+    tables.write_text(f"table,age,value,variance\n{rows}")
+    arguments = ["estimate", str(tables), "--schema", str(schema), "--out", str(tmp_path / "out.csv")]
     assert main(arguments) == 0
     assert "projected" not in capsys.readouterr().err
     monkeypatch.setattr(projection, "FIRST_SECONDS", -1.0)
