@@ -19,7 +19,6 @@ from math import gcd, prod
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from constraint_builders.arrays import Index
 from constraint_builders.description.schema import Schema
@@ -362,7 +361,7 @@ def meet(first: Index, second: Index) -> Index:
     size = first.max() + 1
     shape = (size + second.max() + 1,) * 2
     together = sparse.coo_array((np.ones(first.size), (first, size + second)), shape=shape)
-    return connected_components(together, directed=False)[1][first].astype(np.intp)
+    return sparse.csgraph.connected_components(together, directed=False)[1][first].astype(np.intp)
 
 
 def numbered(labels: Index) -> Index:
