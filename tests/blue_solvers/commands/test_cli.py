@@ -139,6 +139,17 @@ def test_a_command_loads_nothing_compiled_for_few_numbers(out: str) -> None:
     assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def test_a_command_loads_no_solver_that_is_not_chosen(out: str, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("table,sex,value,variance\nsex,male,10,1\nsex,female,12,1\ntotal,*,21,1\n")
+    words = ["estimate", str(table), "--out", out]
+    script = f"import sys, blue_solvers.cli as cli; sys.argv[1:] = {words!r}; cli.main(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    solvers = {f"blue_solvers.{room}" for room in ("components.lattice", "components.tree", "crossing_areas")}
+    assert "blue_solvers.components.choice" in loaded
+    assert not {"psutil", "sksparse", "blue_solvers.structured", *solvers} & {*loaded}
+
+
 def test_the_demo_says_what_files_need(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:
     monkeypatch.setattr("blue_solvers.commands.demo.find_spec", lambda name: None if name == "polars" else name)
     assert main(["demo"]) == 0
