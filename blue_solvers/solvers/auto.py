@@ -76,13 +76,12 @@ class Auto(Solver):
         solver : Solver
         reason : str
         """
-        equal, flat = "noise is uncorrelated and of equal variance within", SeaBlue()
-        if flat.why_not_best(problem) is None:
-            return flat, f"{equal} tables (A1-A3): closed form"
+        equal = "noise is uncorrelated and of equal variance within"
         is_wide = problem.is_placed and holds_many_times_its_tables(problem, problem.domain.places.size)
         for solver, suits, why in (
             (Dense(), problem.noise.is_singular, "its covariance is singular"),
-            (TwoPass(), problem.is_tree_of_sums, "its nodes form a tree of sums: two sweeps, exact"),
+            (SeaBlue(), True, f"{equal} tables (A1-A3): closed form"),
+            (TwoPass(), not problem.is_tabular, "its nodes form a tree of sums: two sweeps, exact"),
             (AreaSolver(), is_wide, "all variables together have many times the cells of the tables, exact"),
             (TwoPass(), problem.has_areas and problem.nests, "its areas form a tree: two passes, exact"),
             (TwoPass(), not problem.has_only_tables, f"{equal} every table of a geounit: two passes, exact"),
