@@ -18,7 +18,6 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 
 if TYPE_CHECKING:
-    from blue_solvers.components.tree.covariances import Weights
     from blue_solvers.components.tree.tree_form import TreeForm
 
 
@@ -167,24 +166,4 @@ class _TwoPassEstimate(FormEstimate):
     def functional_covariance(self, W: sparse.csc_array) -> Float:
         from blue_solvers.components.tree.covariances import functional_covariance
 
-        return functional_covariance(
-            self._method.plan, self._method.coefficients, _weights(self.problem, W), W.shape[1]
-        )
-
-
-def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
-    """Functionals over the desired layout, (m, K), as what they take of every table."""
-    from blue_solvers.components.tree.covariances import Weights
-
-    spine, levels = problem.domain.spine, problem.desired_levels
-    entries = sparse.coo_array(W)
-    block = np.searchsorted(problem.desired.offsets, entries.row, side="right") - 1
-    found = []
-    for index in np.unique(block).tolist():
-        table, own = problem.desired_tables[index], block == index
-        number, cell = np.divmod(entries.row[own] - problem.desired.offsets[index], table.size)
-        numbers, row = np.unique(number, return_inverse=True)
-        pairs = row * table.size + cell, entries.col[own]
-        cells = sparse.csr_array((entries.data[own], pairs), shape=(numbers.size * table.size, W.shape[1]))
-        found.append(Weights(spine.members[levels[index]][numbers], table, cells))
-    return found
+        return functional_covariance(self.problem, self._method.plan, self._method.coefficients, W)

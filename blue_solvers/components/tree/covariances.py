@@ -33,6 +33,7 @@ from blue_solvers.components.reflections import Basis
 from blue_solvers.components.tree.coefficients import Coefficients, PieceCoefficients, solve_components
 from blue_solvers.components.tree.messages import merges_of
 from blue_solvers.components.tree.tree_plan import TreePlan
+from constraint_builders import Problem
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.memory import require_memory
@@ -61,19 +62,19 @@ class Weights:
 
 
 def functional_covariance(
-    plan: TreePlan, coefficients: Sequence[Coefficients], weights: Sequence[Weights], count: int
+    problem: Problem, plan: TreePlan, coefficients: Sequence[Coefficients], W: sparse.csc_array
 ) -> Float:
     """Covariance of functionals of the estimate.
 
     Parameters
     ----------
+    problem : Problem
     plan : TreePlan
+        Its own.
     coefficients : sequence of Coefficients
         Of every component of the plan.
-    weights : sequence of Weights
-        Added up; a functional must be one that the measurements determine.
-    count : int
-        Number of functionals, K.
+    W : csc_array, (m, K)
+        Over the desired layout; a functional must be one that the measurements determine.
 
     Returns
     -------
@@ -85,6 +86,7 @@ def functional_covariance(
     MemoryError
         If the slots of the geounits in the pass would not fit.
     """
+    weights, count = _weights(problem, W), W.shape[1]
     total = _SumOfSquares(count)
     if not weights or not count:
         return total.covariance()
@@ -96,6 +98,22 @@ def functional_covariance(
             on_piece = np.moveaxis(on_piece.reshape(piece.size, -1, len(slots), slots[0, 0].size), 2, 0)
             total.add(branches.errors(own, on_piece.reshape(len(slots), piece.size, -1)), ITSELF)
     return total.covariance()
+
+
+def _weights(problem: Problem, W: sparse.csc_array) -> list[Weights]:
+    """Functionals over the desired layout, (m, K), as what they take of every table."""
+    spine, levels = problem.domain.spine, problem.desired_levels
+    entries = sparse.coo_array(W)
+    block = np.searchsorted(problem.desired.offsets, entries.row, side="right") - 1
+    found = []
+    for index in np.unique(block).tolist():
+        table, own = problem.desired_tables[index], block == index
+        number, cell = np.divmod(entries.row[own] - problem.desired.offsets[index], table.size)
+        numbers, row = np.unique(number, return_inverse=True)
+        pairs = row * table.size + cell, entries.col[own]
+        cells = sparse.csr_array((entries.data[own], pairs), shape=(numbers.size * table.size, W.shape[1]))
+        found.append(Weights(spine.members[levels[index]][numbers], table, cells))
+    return found
 
 
 class PlaceCovariances:
