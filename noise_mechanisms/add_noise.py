@@ -58,7 +58,8 @@ def add_noise(problem: Problem, truth: ArrayLike, rng: Rng = None) -> NDArray[np
 def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.float64]:
     """Independent draws of a problem's noise, (n, columns), simulation only; 0 where a cell is exact or not measured.
 
-    It promises no privacy, as `add_noise`. Of a law with a `mean` that is taken off.
+    It promises no privacy, as `add_noise`. Of a law with a `mean` that is taken off. Where several sources measured a
+    cell each has noise of the law, of which their combination has the mean.
 
     Parameters
     ----------
@@ -79,11 +80,13 @@ def draw_noise(problem: Problem, columns: int, rng: Rng = None) -> NDArray[np.fl
     columns, generator = whole_number(columns, "columns", 0), random_generator(rng)
     noise = problem.noise
     if noise.covariance is None:
-        variances = np.where(problem.unmeasured, 0.0, noise.variances)
+        own = None if noise.law == "gaussian" else problem.sources
+        sources = None if own is None else problem.sources_of(own.combined(own.values, problem.observed.size))
+        variances = np.where(problem.unmeasured, 0.0, noise.variances) if sources is None else sources.variances
         drawn = draw(noise.law, variances, generator, columns)
         if isinstance(noise.law, PublishedCount) and noise.law.mean:
             drawn[variances > 0] -= noise.law.mean
-        return drawn
+        return drawn if sources is None else sources.combined(drawn, problem.observed.size)
     if noise.law != "gaussian":
         raise ValueError(f"correlated noise is drawn for the law 'gaussian' only: the problem's is {noise.law!r}")
     return noise.gaussian(columns, generator)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.noise import Noise
@@ -116,8 +117,10 @@ class SourceValues:
         return share / np.bincount(self.cell, share, size)[self.cell]
 
     def combined(self, values: Float, size: int) -> Float:
-        """Means of values, (k,), in every cell of a layout of some size, 0 where nothing was measured."""
-        return np.bincount(self.cell, self.weights * values, size).astype(float)
+        """Means of values, (k,) or (k, K), in every cell of a layout of some size, 0 where nothing was measured."""
+        places = self.cell, np.arange(self.cell.size)
+        means: Float = sparse.csr_array((self.weights, places), shape=(size, self.cell.size)) @ values
+        return means
 
     def are_of(self, noise: Noise, y: Float) -> bool:
         """Whether values, (n,), and variances are what these measurements combine to."""

@@ -190,9 +190,9 @@ def counts_posterior(
     ------
     ValueError
         If y does not fit the problem; a count may be 2^31 or more; the noise is correlated, or of a law without a
-        family; noise of whole numbers left a measurement that is not whole, or is added to areas of other than whole
-        weights; a cell is in no measured sum of weights of one sign, so that its count has no bound; what is known
-        exactly is met by no whole counts.
+        family, or several sources measured a cell with other noise than Gaussian; noise of whole numbers left a
+        measurement that is not whole, or is added to areas of other than whole weights; a cell is in no measured sum of
+        weights of one sign, so that its count has no bound; what is known exactly is met by no whole counts.
     NotConvergedError
         If the chains, started from dispersed fits, still disagree by more than 5 % in some desired cell, or are worth
         fewer than `effective` draws of it, after `most_draws`.

@@ -208,6 +208,10 @@ def misfit_of(model: FittingModel, y: Float, rows: Integers) -> Misfit:
     kind, variances, published = kind_of(law), problem.variances[rows], isinstance(law, PublishedCount)
     if kind.family is None and not published:
         raise ValueError(f"noise of the law {kind.name!r} has no family: the posterior needs Gaussian or Laplace noise")
+    if problem.sources is not None and kind.name != "gaussian" and not published:
+        several = np.isin(rows, problem.sources.cell[problem.sources.repeated])
+        why = "{} was measured by several sources, and means of noise of the law {!r} have another: give one of them"
+        problem.observed.refuse(rows[several], why, kind.name)
     broken = np.flatnonzero(abs(y[rows] - np.rint(y[rows])) > _WHOLE * np.maximum(1.0, abs(y[rows])))
     if kind.discrete and not published:
         why = "{} is {:g}: noise of the law {!r} leaves whole numbers whole"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.special import gammaln
 
@@ -14,7 +15,7 @@ from blue_solvers.nonnegative import NotConvergedError, counts_posterior
 from blue_solvers.nonnegative.model import FittingModel
 from blue_solvers.nonnegative.posterior.counts_posterior import _Chains, _concentrations
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
-from constraint_builders import Areas, Problem, Schema
+from constraint_builders import Areas, Problem, Schema, read_tables
 from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.chain_diagnostics import effective_sizes, split_scale_reduction
 from noise_mechanisms.laws import CellKey, PublishedCount, RandomRounding, Rounding
@@ -382,6 +383,13 @@ def test_the_same_seed_gives_the_same_draws() -> None:
     assert set(first.tables()) == {str(name) for name in problem.desired.names}
 
 
+def _of_two_sources(law: str) -> tuple[Problem, np.ndarray]:
+    """Whose means are whole, and no noise of the law."""
+    one = pl.DataFrame({"a": ["x", "y"], "value": [10.0, 20], "variance": [2.0, 2.0], "source": ["A", "A"]})
+    other = one.with_columns(value=pl.Series([12.0, 18]), source=pl.lit("B"))
+    return read_tables(pl.concat([one, other]), noise=law)
+
+
 @refused(
     (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y[:3]), r"y must have shape \(9,\)"),
     (lambda: counts_posterior(Problem(SCHEMA, NOISY), np.stack([Y, Y], 1)), "y must be one vector of 9"),
@@ -389,6 +397,8 @@ def test_the_same_seed_gives_the_same_draws() -> None:
         lambda: counts_posterior(Problem(SCHEMA, NOISY, noise="discrete_laplace"), Y + 0.5),
         "noise of the law 'discrete_laplace' leaves whole numbers whole",
     ),
+    (lambda: counts_posterior(*_of_two_sources("laplace")), "cell .* was measured by several sources, and means of"),
+    (lambda: counts_posterior(*_of_two_sources("discrete_gaussian")), "of the law 'discrete_gaussian' have another"),
     (lambda: counts_posterior(Problem(SCHEMA, {**NOISY, "total": 0.0}), Y + 0.5), "value known exactly is 5.5"),
     (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y, concentration=0.0), "concentration"),
     (lambda: counts_posterior(Problem(SCHEMA, NOISY), Y + 1e10), "counts above 2,147,483,647 are not drawn"),
