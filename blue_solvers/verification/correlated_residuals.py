@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -44,7 +45,12 @@ class CorrelatedResiduals:
         unit = np.zeros(self.e.size)
         unit[m] = 1.0
         own = self.noise.weighted(unit - self.apply(unit[:, None])[:, 0])[0][m]
-        return float(self.noise.weighted(self.e)[0][m] / own)
+        return float(self._weighted[m] / own)
+
+    @cached_property
+    def _weighted(self) -> Float:
+        """K e, (n,)."""
+        return self.noise.weighted(self.e)[0]
 
     def shown(self) -> Float:
         """Which share of an error in a measurement shows in its residual, (n,).
