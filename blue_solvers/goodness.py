@@ -16,7 +16,7 @@ from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders import Problem
 from noise_mechanisms.laws import PublishedCount, kind_of
 
-FEW_DEGREES = 50  # up to which what was rounded is far from normal
+FEW_DEGREES = 50  # up to which sums of whole numbers are far from normal
 MISFIT = "DOES NOT FIT the noise that is declared"
 LOOSE = "nothing ties the numbers together, so that nothing checks them"
 NOT_TESTED = "the fit was not tested when it was estimated"
@@ -81,9 +81,10 @@ def _without_zeros(fit: Fit) -> float:
 
 
 def shown_fit(est: Estimate) -> Fit:
-    """The fit of an estimate as it is shown: of figures that a law published, few of them, by replicates."""
-    fit = est.goodness_of_fit(draws=0)
-    if fit.degrees_of_freedom <= FEW_DEGREES and not isinstance(est.problem.noise.law, str):  # rounded: often exactly 0
+    """The fit of an estimate as it is shown: of few figures with other noise than Gaussian by replicates."""
+    fit, noise = est.goodness_of_fit(draws=0), est.problem.noise
+    drawn = noise.law != "gaussian" and noise.covariance is None
+    if drawn and fit.degrees_of_freedom <= FEW_DEGREES:  # of whole numbers it is often exactly 0
         return est.goodness_of_fit(rng=0)
     return fit
 

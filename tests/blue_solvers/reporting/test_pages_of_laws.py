@@ -87,6 +87,17 @@ def test_few_degrees_are_tested_by_replicates_and_many_small_counts_are_explaine
     assert explained(fits) == verdict(fits).explained == Verdict.FITS.explained
 
 
+@pytest.mark.parametrize("law", ["discrete_gaussian", "discrete_laplace", "laplace", "gaussian"])
+def test_whole_numbers_that_happen_to_add_up_are_not_too_close(law: str) -> None:
+    """A quarter of right data of variance 1 leaves nothing at all; of noise that is real none does."""
+    problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0}, noise=law)
+    fit = shown_fit(estimate(problem, [110.0, 50, 60]))
+    assert (fit.replicates is None) == (law == "gaussian")
+    whole = "discrete" in law
+    assert whole == (fit.p_value > 0.1)
+    assert verdict(fit) == (Verdict.TOO_CLOSE if law == "gaussian" else Verdict.FITS)
+
+
 @pytest.mark.parametrize("law", [LAW, Rounding(3)])
 def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_path: Path) -> None:
     """Beyond all replicates, of which 200 say p = .01 at least, chi-square tells how far."""
