@@ -25,6 +25,7 @@ from blue_solvers.crossing_areas.table_parts import TablePart, TableParts
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.noisy_equations import equations_of, with_noise_of
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
+from blue_solvers.normal_equations.triangular import STRIP
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.areas import LEAF
@@ -122,6 +123,7 @@ class ComponentEstimate(NamedTuple):
         """Contrasts of all components, of slots (n, K), as many at once as there is room for."""
         most = max(MOST_NUMBERS, slots.size // LEAST_PART)
         width = max(1, most // (self.estimate.problem.observed.size * slots.shape[1]))
+        width = max(width - width % STRIP, min(width, STRIP))
         return (slice(start, start + width) for start in range(0, self.observed.contrasts, width))
 
 

@@ -119,20 +119,14 @@ def move_slots(
         start, cells, areas, groups, listed, row, weighed = steps[step]
         number = np.uint64(row) * width * columns
         for area in range(areas):
-            table = np.uint64(start + area * cells) * columns
+            table = np.uint64(start + area * cells)
             for group in range(groups):
                 weight, place = weights[weighed + area * groups + group], np.uint64(listed + group * contrasts + first)
-                if columns == 1 and back:
+                for k in range(columns):
                     for i in range(width):
-                        flat[table + np.uint64(places[place + i])] = weight * found[number + i]
-                elif columns == 1:
-                    for i in range(width):
-                        found[number + i] += weight * flat[table + np.uint64(places[place + i])]
-                for i in range(width if columns > 1 else np.uint64(0)):
-                    slot, other = table + np.uint64(places[place + i]) * columns, number + i * columns
-                    for k in range(columns):
+                        slot = (table + np.uint64(places[place + i])) * columns + k
                         if back:
-                            flat[slot + k] = weight * found[other + k]
+                            flat[slot] = weight * found[number + i * columns + k]
                         else:
-                            found[other + k] += weight * flat[slot + k]
+                            found[number + i * columns + k] += weight * flat[slot]
                 number += width * columns

@@ -52,34 +52,26 @@ class TriangularStage(Stage):
         against, along, back = (own * rows.data for own in factors)
         self._rows = rows.indptr.astype(np.intp), rows.indices.astype(np.intp)
         self._linear, self._transpose = (rows.data, against), (along, back)
-        self._A = equations.A.indptr.astype(np.intp), equations.A.indices.astype(np.intp), equations.A.data
 
     def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
         """As of any stage, (n, K)."""
-        X = self._projected(Y, *self._linear)
-        violation, beyond = self._off(X)
-        if affine or beyond:
+        X, holds = self._projected(Y, *self._linear)
+        if affine or not holds:
             return super().project(Y, affine)
+        violation = float(abs(self.equations.A @ X).max(initial=0.0))
         return X, Info(self.solver.label, self._is_told(X, np.zeros((1, 1))), "", violation=violation)
 
     def adjoint(self, U: Float) -> Float:
         """The transpose of the linear part of `project`, (n, K)."""
-        W = self._projected(U, *self._transpose)
-        return super().adjoint(U) if self._off(self.equations.Sigma @ W)[1] else W
+        W, holds = self._projected(U, *self._transpose)
+        return W if holds else super().adjoint(U)
 
-    def _projected(self, X: Float, forward: Float, back: Float) -> Float:
-        """What two projections leave of X, (n, K), by what multiplies entries, (k,) each."""
-        state = np.empty((len(X) + self._rows[0].size - 1, X.shape[1]))
+    def _projected(self, X: Float, forward: Float, back: Float) -> tuple[Float, bool]:
+        """What two projections leave of X, (n, K), by what multiplies entries, (k,) each; whether all rows hold."""
+        off, state = np.zeros(1), np.empty((len(X) + self._rows[0].size - 1, X.shape[1]))
         state[: len(X)] = X
-        for _ in range(DIRECT_SWEEPS):
-            sweep_over_rows(state, *self._rows, forward, back)
-        return state[: len(X)]
-
-    def _off(self, X: Float) -> tuple[float, float]:
-        """The most that a row of A X is off by, X being (n, K), and how many are by more than rounding."""
-        off = np.zeros(2)
-        look_at_rows(X, *self._A, SETTLED * EPSILON, off)
-        return float(off[0]), float(off[1])
+        sweep_over_rows(state, *self._rows, forward, back, off)
+        return state[: len(X)], not off[0]
 
 
 def stage_of(equations: Equations, solver: NormalSolver) -> Stage:
@@ -96,8 +88,10 @@ def stage_of(equations: Equations, solver: NormalSolver) -> Stage:
     return TriangularStage(equations, solver, triangle) if few else Stage(equations, solver)
 
 
-def sweep_over_rows_in_numpy(state: Float, pointers: Integers, indices: Integers, forward: Float, back: Float) -> None:
-    """Sum up entries of every row in turn, and give each its part going back.
+def sweep_over_rows_in_numpy(
+    state: Float, pointers: Integers, indices: Integers, forward: Float, back: Float, off: Float
+) -> None:
+    """Sum up entries of every row in turn, and give each its part going back; `DIRECT_SWEEPS` times.
 
     Parameters
     ----------
@@ -107,73 +101,52 @@ def sweep_over_rows_in_numpy(state: Float, pointers: Integers, indices: Integers
         The entries of every row.
     forward, back : ndarray, (k,)
         What multiplies them.
+    off : ndarray, (1,)
+        The number of sums that are left, of n alone, and more than roundings of their terms, is added.
     """
     first = len(state) - pointers.size + 1
     rows = [(first + row, slice(*own)) for row, own in enumerate(pairwise(pointers.tolist()))]
-    for row, own in rows:
-        state[row] = forward[own] @ state[indices[own]]
-    for row, own in reversed(rows):
-        state[indices[own]] += back[own, None] * state[row]
+    for _ in range(DIRECT_SWEEPS):
+        for row, own in rows:
+            state[row] = forward[own] @ state[indices[own]]
+        for row, own in reversed(rows):
+            state[indices[own]] += back[own, None] * state[row]
+    alone = sparse.csr_array((forward, indices, pointers), shape=(pointers.size - 1, len(state)))[:, :first]
+    terms = abs(alone) @ abs(state[:first])
+    off += np.count_nonzero(~(SETTLED * EPSILON * terms >= abs(alone @ state[:first])))
 
 
 @compiled(reference=sweep_over_rows_in_numpy, most=ONE_BY_ONE)
-def sweep_over_rows(state: Float, pointers: Integers, indices: Integers, forward: Float, back: Float) -> None:
-    """See `sweep_over_rows_in_numpy`: state is (n + m, K), entries (k,)."""
-    flat, width, rows, line = state.ravel(), state.shape[1], pointers.size - 1, np.empty(STRIP)
-    for first in range(0, width, STRIP):
-        size, start = np.uint64(min(STRIP, width - first)), np.uint64((len(state) - rows) * width + first)
-        for row in range(rows):
-            for i in range(size):
-                line[i] = 0.0
-            for entry in range(pointers[row], pointers[row + 1]):
-                place, share = np.uint64(indices[entry] * width + first), forward[entry]
-                for i in range(size):
-                    line[i] += share * flat[place + i]
-            for i in range(size):
-                flat[start + np.uint64(row * width) + i] = line[i]
-        for row in range(rows - 1, -1, -1):
-            for i in range(size):
-                line[i] = flat[start + np.uint64(row * width) + i]
-            for entry in range(pointers[row], pointers[row + 1]):
-                place, share = np.uint64(indices[entry] * width + first), back[entry]
-                for i in range(size):
-                    flat[place + i] += share * line[i]
-
-
-def look_at_rows_in_numpy(
-    X: Float, pointers: Integers, indices: Integers, entries: Float, rounding: float, off: Float
+def sweep_over_rows(
+    state: Float, pointers: Integers, indices: Integers, forward: Float, back: Float, off: Float
 ) -> None:
-    """Find the largest sum of every row, and how many are more than a share of their terms.
-
-    Parameters
-    ----------
-    X : ndarray, (n, K)
-    pointers, indices, entries : ndarray, (m + 1,), (k,) and (k,)
-        What rows sum.
-    rounding : float
-        The share.
-    off : ndarray, (2,)
-        Where both are written.
-    """
-    A = sparse.csr_array((entries, indices, pointers), shape=(pointers.size - 1, len(X)))
-    R, terms = abs(A @ X), abs(A) @ abs(X)
-    off[:] = np.fmax.reduce(R, axis=None, initial=0.0), np.count_nonzero(~(rounding * terms >= R))
-
-
-@compiled(reference=look_at_rows_in_numpy)
-def look_at_rows(X: Float, pointers: Integers, indices: Integers, entries: Float, rounding: float, off: Float) -> None:
-    """See `look_at_rows_in_numpy`: X is (n, K), entries (k,), off (2,)."""
-    flat, width, sums, terms = X.ravel(), X.shape[1], np.empty(STRIP), np.empty(STRIP)
-    for first in range(0, width, STRIP):
-        size = np.uint64(min(STRIP, width - first))
-        for row in range(pointers.size - 1):
-            for i in range(size):
-                sums[i], terms[i] = 0.0, 0.0
-            for entry in range(pointers[row], pointers[row + 1]):
-                place, share = np.uint64(indices[entry] * width + first), entries[entry]
+    """See `sweep_over_rows_in_numpy`: state is (n + m, K), entries (k,), off (1,)."""
+    flat, width, rows, line, terms = state.ravel(), state.shape[1], pointers.size - 1, np.empty(STRIP), np.empty(STRIP)
+    cells = len(state) - rows
+    for start in range(0, width, STRIP):
+        size, first = np.uint64(min(STRIP, width - start)), np.uint64(cells * width + start)
+        for _ in range(DIRECT_SWEEPS):
+            for row in range(rows):
+                line[:] = 0.0
+                for entry in range(pointers[row], pointers[row + 1]):
+                    place, share = np.uint64(indices[entry] * width + start), forward[entry]
+                    for i in range(size):
+                        line[i] += share * flat[place + i]
                 for i in range(size):
-                    sums[i] += share * flat[place + i]
+                    flat[first + np.uint64(row * width) + i] = line[i]
+            for row in range(rows - 1, -1, -1):
+                for i in range(size):
+                    line[i] = flat[first + np.uint64(row * width) + i]
+                for entry in range(pointers[row], pointers[row + 1]):
+                    place, share = np.uint64(indices[entry] * width + start), back[entry]
+                    for i in range(size):
+                        flat[place + i] += share * line[i]
+        for row in range(rows):
+            line[:], terms[:] = 0.0, 0.0
+            for entry in range(pointers[row], pointers[row + 1]):
+                place, share = np.uint64(indices[entry] * width + start), forward[entry]
+                for i in range(size if indices[entry] < cells else np.uint64(0)):
+                    line[i] += share * flat[place + i]
                     terms[i] += abs(share * flat[place + i])
             for i in range(size):
-                off[0] = max(off[0], abs(sums[i]))
-                off[1] += not abs(sums[i]) <= rounding * terms[i]
+                off[0] += not abs(line[i]) <= SETTLED * EPSILON * terms[i]

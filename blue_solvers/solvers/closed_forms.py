@@ -121,7 +121,7 @@ class AreaSolver(Solver):
 
     def plan(self, problem: Problem) -> Prepared:
         """Factorise every component."""
-        from blue_solvers.crossing_areas.area_form import exact_form_of_areas
+        from blue_solvers.crossing_areas.alike_leaves import exact_form_of_areas
 
         info = Info(self.name, exact=True, reason="a sparse factorisation over areas for every component, exact")
         return FormEstimate(problem, exact_form_of_areas(problem), info)

@@ -34,7 +34,8 @@ from blue_solvers.components import Components
 from blue_solvers.components.assumptions import flat_refusal, group_count, tree_refusal
 from blue_solvers.components.conditioning import conditioned
 from blue_solvers.contract import Refusal
-from blue_solvers.crossing_areas.area_form import areas_refusal, exact_form_of_areas
+from blue_solvers.crossing_areas.alike_leaves import exact_form_of_areas
+from blue_solvers.crossing_areas.area_form import areas_refusal
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.some_tables import of_tables

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -112,9 +113,11 @@ class Run:
     sums : ndarray, (geounits with children, ..., K)
         Going up, over their children; going down, what they learnt.
     transpose : bool
+    workers : Workers
     every : bool
         Whether leaves that hold nothing are wanted in cells too.
-    workers : Workers
+    by_parent : sequence of ndarray, (geounits with children, ..., K)
+        Sums over their children of the tables that are read at the last level, where they are known.
     """
 
     given: Sequence[Float]
@@ -123,8 +126,9 @@ class Run:
     targets: Sequence[AnyTables]
     sums: Float
     transpose: bool
-    every: bool
     workers: Workers
+    every: bool = False
+    by_parent: Sequence[Float] = ()
 
 
 class TreeForm:
@@ -199,36 +203,33 @@ class TreeForm:
     def _passes(
         self, given: Float, result: Float, transpose: bool = False, every: bool = False
     ) -> Iterator[tuple[int, Float]]:
-        """See `passes`, from (n, K) to (m, K)."""
-        source, target = (self._problem.observed, self._problem.desired)[:: -1 if transpose else 1]
-        tables, results = list(source.tables(given).values()), list(target.tables(result).values())
-        return self.passes(tables, results, transpose, every)
+        """Both passes, (n, K) to (m, K), or their transpose; every level as left going down, forgotten at the next.
 
-    def passes(
-        self, given: Sequence[Float], result: Sequence[Float], transpose: bool = False, every: bool = False
-    ) -> Iterator[tuple[int, Float]]:
-        """Both passes from tables of one layout to those of the other, each (G, ..., K), or their transpose.
-
-        It gives every level as left going down, forgotten at the next. These are final estimates in cells. They lack
-        leaves that hold nothing, unless `every` one is asked for.
+        These are final estimates in cells. They lack leaves that hold nothing, unless `every` one is asked for.
 
         Let K be what a geounit makes of its children's sum s, A its gain, o what is read of it. Going up e = o + K s,
         s the sum of the children's e; going down x = e + A l with its parent's l, and it leaves l = x - s. Transposed
         e = o + s, s the sum of the children's A' e; x = e + l, and it leaves l = K' x - s.
         """
-        K, levels = given[0].shape[-1], range(len(self.plan.levels))
+        levels = range(len(self.plan.levels))
         held: list[Float] = [np.empty(0)] * len(levels)
-        measured, wanted = self._measured, self._wanted
-        ends: tuple[Sequence[AnyTables], ...] = (wanted, measured) if transpose else (measured, wanted)
-        sums = np.zeros((self.plan.parents.size, *self._shape, K))
-        with Workers(max(sum(own.nbytes for own in tables) for tables in (given, result))) as workers:
-            run = Run(given, result, ends[0], ends[1], sums, transpose, every, workers)
+        source, target = (self._problem.observed, self._problem.desired)[:: -1 if transpose else 1]
+        tables, results = list(source.tables(given).values()), list(target.tables(result).values())
+        with Workers(max(given.nbytes, result.nbytes)) as workers:
+            run = self._run(tables, results, transpose, workers, every)
             for number in reversed(levels):
                 held[number] = self._go_up(run, number)
             for number in levels:
                 self._go_down(run, number, held[number])
                 yield number, held[number]
                 held[number] = np.empty(0)
+
+    def _run(self, given: Sequence[Float], result: Sequence[Float], transpose: bool, *others: Any) -> Run:
+        """Both passes from tables of one layout to those of the other, each (G, ..., K), or their transpose."""
+        measured, wanted = self._measured, self._wanted
+        ends: tuple[Sequence[AnyTables], ...] = (wanted, measured) if transpose else (measured, wanted)
+        sums = np.zeros((self.plan.parents.size, *self._shape, given[-1].shape[-1]))
+        return Run(given, result, ends[0], ends[1], sums, transpose, *others)
 
     def _go_up(self, run: Run, number: int) -> Float:
         """What geounits of a level that hold something know from below, in slots."""
@@ -254,7 +255,8 @@ class TreeForm:
         def add_leaves(kind: int, own: Siblings) -> None:
             shape = own.pairs.size, *self._shape, K
             totals = np.zeros(shape)
-            source.read_leaves([own.sums(table) for table in tables], kind, totals)
+            known = [table[own.parents].reshape(shape[0], -1, K) for table in run.by_parent]
+            source.read_leaves(known or [own.sums(table) for table in tables], kind, totals)
             self._basis.to_slots(totals)
             add(own, totals)
 

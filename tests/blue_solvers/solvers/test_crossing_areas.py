@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from blue_solvers import UnsupportedProblemError, blue
-from blue_solvers.crossing_areas import area_form, component_problem
-from blue_solvers.crossing_areas.area_form import AreaForm, alike_leaves
+from blue_solvers.components.tree import level_tables
+from blue_solvers.crossing_areas import alike_leaves as alike_module
+from blue_solvers.crossing_areas import component_problem
+from blue_solvers.crossing_areas.alike_leaves import alike_leaves
+from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.normal_equations import triangular
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
@@ -185,8 +188,9 @@ def test_areas_are_solved_for_over_sums_of_leaves_that_are_alike(seed: int) -> N
     invented = of_few_kinds(seed)
     problem = invented.description.problem()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(area_form, "LEAST_CELLS", 0)
-        patch.setattr(area_form, "LEAST_ALIKE", 2)
+        patch.setattr(alike_module, "LEAST_CELLS", 0)
+        patch.setattr(alike_module, "LEAST_ALIKE", 2)
+        patch.setattr(level_tables, "LEAST_NUMBERS", seed % 2 * 2**16)  # in cells, or in slots
         alike = alike_leaves(problem)
         assert 2 * np.unique(alike[1]).size <= alike[1].size
         require_right(invented, "areas")
@@ -206,9 +210,9 @@ def test_which_leaves_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {"R": ["a"], "Leaf": ["a"]}
     many = Problem(SCHEMA, given, wanted, areas=areas)
     assert alike_leaves(many) is None  # of few cells
-    monkeypatch.setattr(area_form, "LEAST_CELLS", 0)
+    monkeypatch.setattr(alike_module, "LEAST_CELLS", 0)
     assert alike_leaves(many) is None  # two of a kind, which take longer so
-    monkeypatch.setattr(area_form, "LEAST_ALIKE", 2)
+    monkeypatch.setattr(alike_module, "LEAST_ALIKE", 2)
     layer, kinds = alike_leaves(many) or ("", np.zeros(0))
     assert layer == "Leaf"
     assert kinds.tolist() == [0, 0, 1, 0, 2, 2, 3, 3]
@@ -216,6 +220,9 @@ def test_which_leaves_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     for told in other.values():
         assert alike_leaves(Problem(SCHEMA, given | told, wanted, areas=areas)) is None
     assert alike_leaves(Problem(SCHEMA, given, {"R": ["a"]}, areas=areas)) is None
+    recoded = Schema({"a": 4}, recodes={"a": {"g": [0, 0, 1, 1]}})
+    of_recode = {"R": {"g": 1.0}, "Leaf": {"g": noise, "total": 3.0}}
+    assert alike_leaves(Problem(recoded, of_recode, {"Leaf": ["g"]}, areas=areas)) is None
     assert alike_leaves(Problem(SCHEMA, given | {"Same": {"a": 1.0}}, wanted, areas=areas)) is None
     zeros = {("Leaf", "a"): np.arange(16).reshape(8, 2) == 3}
     assert alike_leaves(Problem(SCHEMA, given, wanted, areas=areas, zeros=zeros)) is None
