@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from blue_solvers.verification.exact_combinations import ExactCombinations, finest_known, holds_whole_cells
-from blue_solvers.verification.placed_tables import Described, TableAtLevel, added
+from blue_solvers.verification.placed_tables import TableAtLevel, added
 from blue_solvers.verification.weighed_noise import EXACT_TO, ROUNDING, DisprovedError, NotCertifiedError
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Long
@@ -23,7 +23,7 @@ def judge_in_numpy(
     figures: Pair,
     noise: Pair,
     sums: Pair,
-    places: Described,
+    places: tuple[Float, Float, Float],
     error: float,
     empty: Flags,
     rho: Float,
@@ -85,7 +85,7 @@ def judge(
     figures: Pair,
     noise: Pair,
     sums: Pair,
-    places: Described,
+    places: tuple[Float, Float, Float],
     error: float,
     empty: Flags,
     rho: Float,

@@ -126,9 +126,8 @@ def weighed(cells: Float, variance: Float) -> float:
             return float(np.where(cells == 0, 0.0, cells**2 * variance).sum())
     if variance.shape[1] == 1:
         alike = once(cells)  # that of all cells of a row
-        count = 1 if alike is cells else cells.shape[1]
         squares = np.einsum("ij,ij->i", alike, alike)  # in one thread
-        return count * float(np.einsum("i,i->", squares, variance[:, 0]))
+        return cells.shape[1] // alike.shape[1] * float(np.einsum("i,i->", squares, variance[:, 0]))
     return float(np.einsum("ij,ij,ij->", cells, cells, variance))
 
 

@@ -24,7 +24,6 @@ from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_s
 from constraint_builders.description.table import Table
 
 TableAtLevel = tuple[int, Table]
-Described = tuple[Float, Float, Float]  # see `Level.places`
 NOTHING, NONE_EMPTY = np.zeros((0, 0)), np.zeros((0, 0), dtype=bool)
 
 
@@ -175,7 +174,7 @@ class Level:
     rows: int
     tables: tuple[Table, ...]
     level_tables: list[LevelTable]
-    places: Described
+    places: tuple[Float, Float, Float]
     above: dict[int, Reach] = field(default_factory=dict)
     helpers: list[LevelTable] = field(default_factory=list)
 

@@ -6,22 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from operator import itemgetter
 
 import numpy as np
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.holding_tables import MOST_FREE, finest_tables, tables_that_hold
-from blue_solvers.verification.placed_tables import (
-    NONE_EMPTY,
-    ChildSummary,
-    Described,
-    Leaves,
-    Level,
-    LevelTable,
-    PlacedTables,
-)
+from blue_solvers.verification.placed_tables import NONE_EMPTY, ChildSummary, Leaves, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import NO_MAP, Reach
 from blue_solvers.verification.weighed_noise import NotCertifiedError
 from constraint_builders import Problem, Schema
@@ -276,10 +267,10 @@ def _level(
     rows: int,
     tables: Sequence[Table],
     level_tables: Sequence[LevelTable],
-    described: Described,
+    described: tuple[Float, Float, Float],
     above: dict[int, Reach] | None = None,
 ) -> Level:
-    """A level, and of its tables what holds each and what it is summed from.
+    """A level, with `described` as its `places`, and of its tables what holds each and what it is summed from.
 
     That is the smallest with one factor more, a helper of several, or the table that holds it.
     """
@@ -319,15 +310,13 @@ def _helpers(schema: Schema, whole: Table, cover: int, level_tables: Sequence[Le
     sizes = {factor: size for table in tables for factor, size in zip(table.factors, table.shape, strict=True)}
     groups = list[tuple[Factors, list[LevelTable]]]()
     for placed in alone:
-        own, usable = dict(zip(placed.table.axes, placed.table.factors, strict=True)), list[tuple[int, int, Factors]]()
-        for number, (factors, members) in enumerate(groups):
-            both = _union(of_whole, factors, own)
-            size = prod(sizes[factor] for factor in both.values())
-            if 2 * size * (len(members) + 1) <= whole.size:
-                usable.append((size, number, both))
+        own = dict(zip(placed.table.axes, placed.table.factors, strict=True))
+        joined = [_union(of_whole, factors, own) for factors, _ in groups]
+        cells = [prod(sizes[factor] for factor in both.values()) for both in joined]
+        usable = [i for i, (_, members) in enumerate(groups) if 2 * cells[i] * (len(members) + 1) <= whole.size]
         if usable:
-            _, number, both = min(usable, key=itemgetter(0))
-            groups.append((both, [*groups.pop(number)[1], placed]))
+            least = min(usable, key=cells.__getitem__)
+            groups.append((joined[least], [*groups.pop(least)[1], placed]))
         else:
             groups.append((own, [placed]))
     helpers = list[LevelTable]()
