@@ -21,10 +21,7 @@ from blue_solvers.adapters import ExactMinTrace
 from blue_solvers.adapters.sample_errors import OF_SAMPLE
 from blue_solvers.examples import EMPLOYMENT
 
-GROUPS = {
-    "all": slice(0, 15), "private": slice(0, 14), "goods": slice(0, 4), "services": slice(4, 15),
-    "private services": slice(4, 14), "manufacturing": slice(2, 4), "trade and transport": slice(4, 8),
-}  # fmt: skip
+GROUPS = ((0, 15), (0, 14), (0, 4), (4, 15), (4, 14), (2, 4), (4, 8))  # all, private, goods, services and so on
 SEASON, LAGS, WINDOW, HORIZON = 12, 2, 60, 3
 FIRST = 159  # the first month with the longest sample before
 TIMES, METHODS, INTERVALS = (24, 36, 48, 60, 96), ("wls_var", "mint_shrink"), ("normality", *OF_SAMPLE)
@@ -36,13 +33,12 @@ def main(argv: list[str]) -> None:
     print_table(["method", "T", "months ahead", *INTERVALS], coverages(6 if quick else 1))
 
 
-def employment() -> tuple[list[str], NDArray, NDArray]:
-    """Names of the nodes, the matrix that sums industries, (22, 15), and all series, (22, months)."""
-    frame = pl.read_csv(EMPLOYMENT).drop("month")
-    leaves = frame.to_numpy().T.astype(float)
+def employment() -> tuple[NDArray, NDArray]:
+    """The matrix that sums industries, (22, 15), and all series, (22, months)."""
+    leaves = pl.read_csv(EMPLOYMENT).drop("month").to_numpy().T.astype(float)
     S = np.eye(len(leaves))
-    S = np.vstack([*(S[own].sum(axis=0) for own in GROUPS.values()), S])
-    return [*GROUPS, *frame.columns], S, S @ leaves
+    S = np.vstack([*(S[start:stop].sum(axis=0) for start, stop in GROUPS), S])
+    return S, S @ leaves
 
 
 def base_forecasts(series: NDArray) -> NDArray:
@@ -61,7 +57,7 @@ def base_forecasts(series: NDArray) -> NDArray:
 
 def coverages(every: int) -> Iterator[list[object]]:
     """Rows of the table."""
-    _, S, series = employment()
+    S, series = employment()
     forecasts = np.stack([base_forecasts(own) for own in series])
     months = range(FIRST, series.shape[1] - HORIZON + 1, every)
     for method in METHODS:

@@ -35,8 +35,7 @@ def block_geoids() -> tuple[str, list[str]]:
     """What the place is called, and the sorted GEOIDs of its blocks."""
     if not BLOCKS.exists():
         return "an invented state", invented_geoids()
-    with gzip.open(BLOCKS, "rt") as file:
-        return "Rhode Island", [line.split(",", 1)[0] for line in file][1:]
+    return "Rhode Island", [geoid for geoid, _ in block_counts()]
 
 
 def block_counts() -> Iterator[tuple[str, dict[str, int]]]:

@@ -7,7 +7,7 @@
 Every case is one process. In each round everything is timed once, one after another, by the clock on the wall, into
 memory at hand; the figures are of the shortest times, since others who use the machine only ever make them longer.
 "copy" is what two threads give where half of a copy each is all that they do, and "apart" what two whole estimates on a
-thread each give, which is all that sharing one among two could reach. "median" is of the rounds' own ratios.
+thread each give, which is all that sharing one among two could reach.
 
 Where others take up the processors no clock shows what two would give. "by parts" is worked out from CPU time:
 that of the parts that threads share, each going to the thread that is free first, and of all else. It leaves out that
@@ -74,10 +74,8 @@ def measure(name: str, rounds: int) -> dict[str, float]:
         "one thread ms": 1e3 * one,
         "two ms": 1e3 * two,
         "times as fast": one / two,
-        "median": float(np.median(times[:, 0] / times[:, 1])),
         "apart": 2 * one / apart,
         "copy": copy / copy_of_two,
-        "x copy": one / copy,
         "by parts": parts["processor"] / parts["by parts"],
         "alone ms": 1e3 * parts["alone"],
     }

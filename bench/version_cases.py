@@ -8,18 +8,14 @@ import gc
 import importlib
 import resource
 import runpy
-import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,18 +79,8 @@ CASES: dict[str, Case] = {
     **{f"cholesky {name}": Case(cellwise(named[name]), "cholesky") for name in ("pl94", "4^4")},
     **{f"nnls {name}": Case(named[name], steps=("nnls",)) for name in ("pl94", "4^4", "6^6")},
     "import": Case(gallery.toy, steps=("import", "import command")),
-    "command": Case(gallery.toy, steps=("simulate", "estimate folder", "query", "estimate table")),
 }
-COMMAND, PLACES = "-m blue_solvers.cli", "State=2,County=5,Tract=11,Block=15"
-COMMANDS = {
-    "import": "-c 'import blue_solvers'",
-    "import command": f"{COMMAND} --version",
-    "simulate": f"{COMMAND} simulate blocks.csv --settings settings.toml --seed 7 --out release --widths {PLACES}",
-    "estimate folder": f"{COMMAND} estimate release --out estimates",
-    "query": f"{COMMAND} query estimates --count votingage=adult --geounits 44001 --geolevel County",
-    "estimate table": f"{COMMAND} estimate measured.csv --schema schema.toml --out table.csv",
-}
-MAKES = {"simulate": "release", "estimate folder": "estimates"}  # folders, which the next command reads
+COMMANDS = {"import": ("-c", "import blue_solvers"), "import command": ("-m", "blue_solvers.cli", "--version")}
 
 
 class Measured:
@@ -102,13 +88,12 @@ class Measured:
 
     def __init__(self, name: str) -> None:
         self._case = CASES[name]
-        self._folder = tempfile.TemporaryDirectory()
 
     def figure(self, step: str) -> float:
         """One figure of a step."""
         if step == "memory":
             return self._memory()
-        return self._command(step) if step in COMMANDS else _processor_seconds(self._work(step))
+        return _command(step) if step in COMMANDS else _processor_seconds(self._work(step))
 
     def _work(self, step: str) -> Callable[[], object]:
         if step == "describe":
@@ -152,42 +137,17 @@ class Measured:
         del x
         return float(most)
 
-    def _command(self, step: str) -> float:
-        """CPU seconds of a command, after those whose folders it reads."""
-        folder = Path(self._folder.name)
-        if not (folder / "blocks.csv").exists():
-            _write_files(folder)
-        shutil.rmtree(folder / MAKES.get(step, "none"), ignore_errors=True)
-        for earlier, made in MAKES.items():
-            if made in shlex.split(COMMANDS[step])[3:4] and not (folder / made).exists():
-                self._command(earlier)
-        before = _seconds_of_children()
-        command = [sys.executable, *shlex.split(COMMANDS[step])]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{COMMANDS[step]}: {done.stderr.strip()}")
-        return _seconds_of_children() - before
+
+def _command(step: str) -> float:
+    """CPU seconds of a process."""
+    before = _seconds_of_children()
+    subprocess.run([sys.executable, *COMMANDS[step]], capture_output=True, check=True)
+    return _seconds_of_children() - before
 
 
 def _seconds_of_children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _write_files(folder: Path) -> None:
-    """Counts by block and settings for the command, and a table of noisy margins."""
-    rng = np.random.default_rng(SEED)
-    labels = [f"{age}_{race}" for age, race in product(("minor", "adult"), ("a", "b", "c"))]
-    places = [own for own in problems.block_geoids()[1] if own[2:5] in ("001", "003")][:2000]
-    rows = [",".join((place, *map(str, rng.poisson(3, len(labels))))) for place in places]
-    (folder / "blocks.csv").write_text("\n".join((",".join(("geoid", *labels)), *rows)) + "\n")
-    examples = Path(blue_solvers.__file__).with_name("examples")
-    for source, target in (
-        (HERE / "version_settings.toml", "settings.toml"),
-        (examples / "berkeley.csv", "measured.csv"),
-        (examples / "berkeley.toml", "schema.toml"),
-    ):
-        shutil.copy(source, folder / target)
 
 
 def _processor_seconds(run: Callable[[], object]) -> float:

@@ -5,7 +5,7 @@
     python -m bench versions OTHER --quick      without the cases of more than a second
 
 A process for each version measures one step after another, interleaved; figures are the least of several rounds, CPU
-seconds on one thread (of child processes for the command) or bytes that Python and NumPy hold at most, so that
+seconds on one thread (of child processes for imports) or bytes that Python and NumPy hold at most, so that
 memory of LAPACK, SuperLU and threads is not in them. Memory that is freed stays at hand: whether the C library gives it
 back between two estimates is chance, and page faults then cost up to half as much again. What looks more than 5 % worse
 is measured again first.
