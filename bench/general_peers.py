@@ -1,4 +1,4 @@
-"""Least squares as anybody has them: scipy's lsmr, lsqr, splu and nnls, and the programs of clarabel and osqp."""
+"""Least squares as anybody has them: scipy's lsmr, lsqr, splu and nnls, and clarabel's programs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,38 +54,15 @@ def by_clarabel(A: sparse.csr_array, variances: NDArray, y: NDArray, lower: NDAr
     """A quadratic program, to the tolerances that it comes with; `lower` are least values, (n,)."""
     import clarabel
 
+    _refuse_many(A)
     settings: Any = clarabel.DefaultSettings()
     settings.verbose = False
-    P, rows, ends = _program(A, variances, lower)
-    cones = [clarabel.ZeroConeT(A.shape[0]), clarabel.NonnegativeConeT(ends.size - A.shape[0])]
-    return lambda: np.array(clarabel.DefaultSolver(P, -y / variances, -rows, -ends, cones, settings).solve().x)
-
-
-def by_osqp(A: sparse.csr_array, variances: NDArray, y: NDArray, lower: NDArray | float = -np.inf) -> Work:
-    """The same, tolerances 1e-7 and polishing, as the authors of the uncertainty principle have them."""
-    import osqp
-
-    options = {"eps_abs": 1e-7, "eps_rel": 1e-7, "max_iter": 20_000, "polishing": True, "verbose": False}
-    P, rows, ends = _program(A, variances, lower)
-    most = np.where(np.arange(ends.size) < A.shape[0], ends, np.inf)
-
-    def work() -> NDArray:
-        solver = osqp.OSQP()
-        solver.setup(P, -y / variances, rows, ends, most, **options)
-        return np.array(solver.solve().x)
-
-    return work
-
-
-def _program(
-    A: sparse.csr_array, variances: NDArray, lower: NDArray | float
-) -> tuple[sparse.csc_matrix, sparse.csc_matrix, NDArray]:
-    """The quadratic form, equations before rows of bounded values, and what each is or is at least, (k,)."""
-    _refuse_many(A)
     least = np.broadcast_to(lower, variances.shape)
     held = np.flatnonzero(np.isfinite(least))
-    rows = sparse.csc_matrix(sparse.vstack([A, sparse.eye_array(least.size, format="csr")[held]]))
-    return sparse.csc_matrix(sparse.diags_array(1 / variances)), rows, np.append(np.zeros(A.shape[0]), least[held])
+    rows = sparse.csc_matrix(sparse.vstack([-A, -sparse.eye_array(least.size, format="csr")[held]]))
+    P, ends = sparse.csc_matrix(sparse.diags_array(1 / variances)), -np.append(np.zeros(A.shape[0]), least[held])
+    cones = [clarabel.ZeroConeT(A.shape[0]), clarabel.NonnegativeConeT(held.size)]
+    return lambda: np.array(clarabel.DefaultSolver(P, -y / variances, rows, ends, cones, settings).solve().x)
 
 
 def _refuse_many(A: sparse.csr_array) -> None:

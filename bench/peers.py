@@ -195,7 +195,6 @@ def _not_negative(name: str, schema: Schema, tables: Iterable[str]) -> Contest:
     makers: dict[str, Callable[[], Work]] = {
         "scipy nnls": partial(general_peers.by_nnls, M, variances, y),
         "clarabel": partial(general_peers.by_clarabel, A, variances, y, lower),
-        "osqp": partial(general_peers.by_osqp, A, variances, y, lower),
     }
     rivals = {
         called: lambda make=make: Rival("not negative", ours, make(), judged=judged) for called, make in makers.items()

@@ -232,5 +232,5 @@ def test_the_benchmark_runs_and_reports(capsys):
     datasets = {"Level00-2d": synthetic_datasets()["Level00-2d"]}
     bench.report(bench.run(datasets, [SETTINGS[1]], runs=5))
     printed = capsys.readouterr().out
-    assert "failures: 0" in printed
+    assert "Newton steps" in printed
     assert "Table 2: total squared error" in printed
