@@ -9,6 +9,7 @@ variance misread by 1 % shows in its z, two levels swapped in both.
 """
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 
@@ -79,11 +80,9 @@ def _tables(problem: Problem) -> tuple[tuple[str, str], float]:
 
 def _counts(problem: Problem) -> np.ndarray:
     """Invented counts of the blocks' cells: levels differ."""
-    shape = (problem.spine.members[-1].size, *problem.schema.shape)
-    means = np.ones(problem.schema.shape)
-    for axis, n in enumerate(shape[1:]):
-        means *= np.expand_dims(2.0 ** -np.arange(n), [i for i in range(means.ndim) if i != axis])
-    return np.random.default_rng(0).poisson(30 * means / means.sum(), shape)
+    means = reduce(np.multiply.outer, (2.0 ** -np.arange(n) for n in problem.schema.shape))
+    size = problem.spine.members[-1].size
+    return np.random.default_rng(0).poisson(30 * means / means.sum(), (size, *means.shape))
 
 
 def _row(problem: Problem, P: BlueOperator, variances: TableVariances, y: np.ndarray, plant: Plant) -> list[object]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -206,9 +206,8 @@ class Nation:
     @cached_property
     def _cell_of_draw(self) -> Index:
         """A cell for every one of equally probable draws: lower levels of every variable are the likelier ones."""
-        weights = np.ones(1)
-        for levels in self.design.finest.shape:
-            weights = np.multiply.outer(weights, 1.0 / np.arange(1, levels + 1) ** 2).ravel()
+        along = (1.0 / np.arange(1, levels + 1) ** 2 for levels in self.design.finest.shape)
+        weights = reduce(np.multiply.outer, along).ravel()
         return np.searchsorted(np.cumsum(weights) / weights.sum(), (np.arange(RESOLUTION) + 0.5) / RESOLUTION)
 
     def _persons(self, rng: np.random.Generator, blocks: int, mean: float) -> Index:
