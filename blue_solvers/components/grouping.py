@@ -125,6 +125,8 @@ class SchemaAxes:
         Bits of an axis and of those of its variable that are sums over it.
     told : list of ndarray of int, (levels,)
         Of an axis of levels the group of each, of another one its cell of each level of the variable.
+    counts : list of ndarray of int
+        How many levels each of these groups, or cells, has.
     even_shares : list of ndarray
         Of an axis of levels the mean size of groups over each one's, of another one 1 for every cell.
     """
@@ -144,9 +146,9 @@ class SchemaAxes:
         self.has_groups = max(self.groups, default=-1) >= 0
         told = [self.groups[axis] if whole else axis for axis, whole in enumerate(self.is_whole)]
         self.told = [self.cells[own] if own >= 0 else np.zeros(self.sizes[i], np.intp) for i, own in enumerate(told)]
-        along = zip(self.told, self.is_whole, self.sizes, strict=True)
-        counts = [np.bincount(own) if whole else np.ones(size) for own, whole, size in along]
-        self.even_shares = [own.mean() / own for own in counts]
+        self.counts = [np.bincount(own) for own in self.told]
+        along = zip(self.counts, self.is_whole, self.sizes, strict=True)
+        self.even_shares = [own.mean() / own if whole else np.ones(size) for own, whole, size in along]
 
     def _lay(self, name: str, grouping: Grouping) -> None:
         """The axes of a variable, by the factors that they are."""

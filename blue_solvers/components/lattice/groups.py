@@ -187,7 +187,7 @@ class GroupMixing:
     def variances_of(self, table: Axes) -> Float:
         """Variances of a desired table's cells, (cells,), where they differ by the groups of its variables."""
         axes, plan = self._axes, self._plan
-        counts = [np.bincount(axes.told[axis]) for axis in table]  # levels in what an axis tells apart
+        counts = [axes.counts[axis] for axis in table]
         lengths = [count.size for count in counts]
         after = range(len(table) - 1, -1, -1)
         counts = [own.reshape(-1, *[1] * count) for own, count in zip(counts, after, strict=True)]
