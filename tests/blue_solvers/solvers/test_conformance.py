@@ -66,18 +66,6 @@ def test_larger_tables_agree_with_closed_form(make, name: str) -> None:
     assert (abs(blue(problem, solver) @ y - reference @ y) / errors[:, None]).max() < tolerance
 
 
-def test_redistricting_tables_closed_form_against_factorisation() -> None:
-    problem = gallery.pl94()
-    y = np.random.default_rng(0).normal(size=problem.observed.size) * np.sqrt(problem.variances)
-    P = blue(problem, "sea_blue")
-    errors = np.sqrt(P.variances())
-    assert (abs(P @ y - blue(problem, "cg") @ y) / errors).max() < 1e-6  # the iterations' tolerance, as above
-    assert (abs(P @ y - blue(problem, "cholesky") @ y) / errors).max() < TOLERANCE
-    two_pass = blue(problem, "two_pass")
-    assert (abs(P @ y - two_pass @ y) / errors).max() < TOLERANCE
-    np.testing.assert_allclose(two_pass.variances(), P.variances(), rtol=1e-11)
-
-
 FLAWS = ["linear", "deterministic", "adjoint", "variances", "info.solver", "offset", "P is the BLUE"]
 
 

@@ -26,10 +26,9 @@ from tests.helpers.effort import examples
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import solve
-from tests.helpers.oracles.invent import Invented, Kind
+from tests.helpers.oracles.invent import Invented
 from tests.helpers.refused import refuses
 
-EQUAL = Kind(areas="sets", zeros=False, equalities=False)
 SEEDS = st.integers(0, 100_000)
 
 

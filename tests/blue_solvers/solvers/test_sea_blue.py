@@ -127,18 +127,6 @@ def test_consistent_tables_stay_as_they_are_to_rounding() -> None:
     assert np.allclose(P @ X, X, rtol=1e-13, atol=0)
 
 
-def test_exact_cells_in_the_second_branch() -> None:
-    observed = {"total": 0.0, "a": [1.0, 0.0], "a * b": [[1.0, 2, 0], [3, 4, 5]]}
-    problem = Problem(Schema({"a": 2, "b": 3}), observed)
-    P = blue(problem, "sea_blue")
-    x = problem.desired.tables(P @ problem.vector({"total": 20, "a": [7, 12], "a * b": [[1, 2, 3], [4, 4, 4]]}))
-    assert x["total"] == 20
-    assert x["a"][1] == 12
-    assert x["a * b"][0, 2] == 3
-    assert np.allclose(x["a * b"].sum(axis=1), x["a"])
-    dot_test(P)
-
-
 def test_iterations_that_do_not_converge_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heuristic, "ITERATIONS", ConjugateGradient(1e-12, max_iterations=2))
     rng = np.random.default_rng(0)

@@ -111,20 +111,6 @@ def test_group_sums_that_fall_apart(tmp_path: Path) -> None:
     np.testing.assert_allclose(variances, P.variances(), rtol=1e-9, atol=1e-13)
 
 
-def test_leaves_alike_are_estimated_together(tmp_path: Path) -> None:
-    """Many leaves to a group: sums of alike leaves are factorised in their place."""
-    number = np.arange(120)
-    tract = number // 40
-    layers = {"Tract": tract, "Group": 10 * tract + number % 40 // 13, "Other": 10 * tract + (number % 40 + 5) // 17}
-    tables = {"Tract": {"sex": 3.0}, "Group": {"adult": 1.0}, "Other": {"total": 2.0}, "Leaf": {"detailed": 9.0}}
-    problem = Problem(SCHEMA, tables, areas=Areas(number.size, layers))
-    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
-    P = blue(problem, "areas")
-    x, variances = run(problem, y, tmp_path, at="Tract")
-    np.testing.assert_allclose(x, P @ y, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(variances, P.variances(), rtol=1e-9)
-
-
 @pytest.mark.parametrize("weight", first_of([1e6, 1e-6], 1))
 def test_weights_far_from_one(weight: float, tmp_path: Path) -> None:
     """What a part knows well by a large weight is not taken for exact."""
@@ -137,19 +123,6 @@ def test_weights_far_from_one(weight: float, tmp_path: Path) -> None:
     x, variances = run(problem, y, tmp_path, at="Tract")
     np.testing.assert_allclose(variances, P.variances(), rtol=1e-6, atol=1e-13)
     assert (abs(x - P @ y) <= 1e-6 * np.sqrt(P.variances()) + 1e-9 * abs(x)).all()
-
-
-def test_areas_without_one_that_holds_all(tmp_path: Path) -> None:
-    """Nothing relates tracts: the tree above them begins with a layer that has no table, and no file."""
-    problem = invented({"Tract": LAYERS["Tract"], "Group": LAYERS["Group"], "Other": LAYERS["Other"]},
-                       {layer: MEASURED[layer] for layer in ("Tract", "Group", "Other", "Leaf")})  # fmt: skip
-    y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
-    x, variances = run(problem, y, tmp_path, at="Tract")
-    np.testing.assert_allclose(x, blue(problem, "areas") @ y, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(variances, blue(problem, "areas").variances(), rtol=1e-9)
-    assert {path.name for path in (tmp_path / "out").iterdir() if path.suffix == ".parquet"} == {
-        f"{layer}.parquet" for layer in problem.areas.levels
-    }
 
 
 def test_memory_chooses_where_to_cut(tmp_path: Path) -> None:
@@ -193,7 +166,9 @@ def test_siblings_that_fit_together_are_one_part(share: float, above: bool, tmp_
     P = blue(problem, "areas")
     np.testing.assert_allclose(x, P @ y, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(variances, P.variances(), rtol=1e-9, atol=1e-13)
-    assert not (tmp_path / "out" / "siblings.parquet").exists()
+    assert {path.name for path in (tmp_path / "out").glob("*.parquet")} == {
+        f"{own}.parquet" for own in problem.areas.levels
+    }
 
 
 @examples(20, 3)

@@ -163,20 +163,6 @@ def test_a_source_must_determine_what_is_wanted(tmp_path: Path) -> None:
 CROSSING = {"halves": [0, 0, 0, 1, 1, 1], "pairs": [0, 0, 1, 1, 2, 2], "others": [0, 1, 2, 2, 1, 0]}
 
 
-@pytest.mark.parametrize("measured", [["age"], ["age", "halves", "pairs", "others"]])
-def test_a_source_answers_recodes_that_were_not_measured(measured: list[str], tmp_path: Path) -> None:
-    schema, spine = Schema({"age": 6}, recodes={"age": CROSSING}), Spine([-1, 0, 0], ["A", "B", "B"])
-    observed = {level: dict.fromkeys(measured, 2.0) for level in spine.levels}
-    problem = Problem(schema, observed, {"A": ["pairs"], "B": ["halves"]}, spine=spine)
-    y = np.random.default_rng(0).normal(10, 3, problem.observed.size)
-    tables = problem.observed.tables(y)
-    wanted = {"A": ["pairs"], "B": ["halves"]}
-    read = lambda level, table, ranks: tables[level, table][ranks]  # noqa: E731
-    partition_source(tmp_path / "in", schema, spine, observed, wanted, read, at="B")
-    stream(tmp_path / "in", tmp_path / "out")
-    assert_same(problem, y, blue(problem, "two_pass"), tmp_path / "out")
-
-
 @pytest.mark.parametrize(("measured", "wanted"), [("halves", "pairs"), ("pairs", "detailed")])
 def test_a_source_names_recodes_that_nothing_determines(measured: str, wanted: str, tmp_path: Path) -> None:
     schema, spine = Schema({"age": 6}, recodes={"age": CROSSING}), Spine([-1, 0, 0], ["A", "B", "B"])

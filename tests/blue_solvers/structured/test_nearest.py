@@ -89,13 +89,6 @@ def test_equal_variances_take_no_iterations_to_speak_of() -> None:
     assert info.iterations <= 1
 
 
-def test_agrees_with_factorisation_on_the_redistricting_tables() -> None:
-    problem = cellwise(gallery.pl94(), 3.0, seed=1)
-    y = noise(problem, 2)
-    errors = np.sqrt(gallery.pl94().variances.min() / 2)  # at least what averaging two measurements leaves
-    assert abs(blue(problem, SOLVER) @ y - blue(problem, "cholesky") @ y).max() < 1e-7 * errors
-
-
 @pytest.mark.parametrize(("rtol", "exact"), [(1e-12, True), (0.1, False)])
 def test_what_is_left_of_the_iterations_says_whether_the_estimate_is_exact(rtol: float, exact: bool) -> None:
     problem = cellwise(gallery.cube(3, 3), 1e3)
@@ -120,24 +113,6 @@ def test_tables_measured_in_part_have_no_bound() -> None:
     np.testing.assert_allclose(x, blue(problem, "dense") @ y, atol=1e-8)
     assert info.error_bound is None
     check_solver(SOLVER, problem)
-
-
-def test_functionals_known_exactly_beside_cells_that_nothing_determines() -> None:
-    varying = np.array([[[np.inf, 2.1, 4.1, np.inf], [np.inf, 3.6, np.inf, np.inf]]]).repeat(2, axis=0)
-    varying[1, :, 2:] = [[2.6, np.inf], [1.1, 2.4]]
-    empty = np.zeros((2, 2, 4), dtype=bool)
-    empty[:, 0, 1] = empty[0, 1, 1] = empty[1, 0, 2] = True
-    problem = Problem(
-        Schema({"a": 2, "b": 4}),
-        {"depth 0": {"detailed": 4.9}, "depth 1": {"b": 0.0, "a * b": varying}},
-        {"depth 0": ["b"]},
-        spine=Spine([-1, 0, 0]),
-        zeros={("depth 1", "a * b"): empty},
-    )
-    P = blue(problem, ConjugateGradient(preconditioner="two_pass"))
-    assert abs(P.variances()).max() < 1e-14  # sums of exact cells, to rounding
-    noisy = problem.variances > 0
-    assert abs((P.T @ np.eye(4))[noisy]).max() < 1e-14
 
 
 def test_no_matrix_is_formed(monkeypatch: pytest.MonkeyPatch) -> None:
