@@ -7,17 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from scipy.linalg import null_space, sqrtm
 
 from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit, kronecker, squares_of_sums
 from blue_solvers.components.tree.messages import (
     LinearMeasurement,
-    Message,
-    add,
     combine,
     complement,
     merges_of,
-    part,
     range_projector,
 )
 from tests.helpers.effort import examples
@@ -30,12 +26,6 @@ def orthonormal(rng: np.random.Generator, m: int) -> np.ndarray:
     return np.linalg.qr(rng.standard_normal((m, m)))[0]
 
 
-def spread(rng: np.random.Generator, m: int) -> np.ndarray:
-    """A covariance whose eigenvalues are from 0.1 to 10."""
-    Q = orthonormal(rng, m)
-    return Q @ np.diag(10 ** rng.uniform(-1, 1, m)) @ Q.T
-
-
 @every("size", [1e-150, 1e-155, 1e-160, 1e-200, 1e-320])
 def test_columns_next_to_nothing_are_compressed_without_a_warning(size: float) -> None:
     columns = np.random.default_rng(0).standard_normal((40, 4, 6)) * np.array([1.0, 1.0, size, size])[None, :, None]
@@ -43,15 +33,6 @@ def test_columns_next_to_nothing_are_compressed_without_a_warning(size: float) -
         warnings.simplefilter("error")
         root = compress(columns)
     np.testing.assert_allclose(root @ root.swapaxes(1, 2), columns @ columns.swapaxes(1, 2), atol=1e-12)
-
-
-def inverse_of(matrix: np.ndarray, least: float = 1e-7) -> np.ndarray:
-    """The pseudoinverse, singular values up to `least` being rounding."""
-    if not matrix.size:
-        return np.zeros(matrix.shape[::-1])
-    U, sizes, V = np.linalg.svd(matrix, full_matrices=False)
-    kept = sizes > least
-    return V[kept].T @ (U[:, kept] / sizes[kept]).T
 
 
 @examples(60)
@@ -171,111 +152,6 @@ def test_small_and_large_rows_keep_their_own_precision() -> None:
     assert root @ root.T == pytest.approx(covariance, rel=1e-12)
     together = np.ones(2) @ root  # the sum has a standard deviation of about 1e-8
     assert (together**2).sum() == pytest.approx(6.25 / determinant, rel=1e-6)
-
-
-def random_message(rng: np.random.Generator, m: int) -> tuple[Message, np.ndarray]:
-    """A batch of one, some directions unknown, some exact, and its covariance on the rest."""
-    Q = orthonormal(rng, m)
-    kind = rng.choice(3, m, p=[0.25, 0.25, 0.5]) if rng.random() < 0.7 else np.full(m, 2)
-    U, E, V = (Q[:, kind == which] for which in range(3))
-    inner = np.real(sqrtm(spread(rng, V.shape[1]))) if V.shape[1] else np.zeros((0, 0))
-    root, information = V @ inner @ V.T, V @ np.linalg.inv(inner) @ V.T
-    return Message(*(own[None] for own in (root, information, U @ U.T, E @ E.T))), root @ root.T
-
-
-def best(rows: list[tuple[np.ndarray, np.ndarray, bool]], m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gains of stacked values v = W u + noise, exact rows first; the covariance, and a basis of what is determined.
-
-    Of every source W, the root of its information, and whether it is exact.
-    """
-    E = np.concatenate([np.zeros((0, m)), *(W for W, _, exact in rows if exact)])
-    F = np.concatenate([np.zeros((0, m)), *(T @ W for W, T, exact in rows if not exact)])
-    from_exact = inverse_of(E)
-    Z = null_space(E, rcond=1e-9) if E.any() else np.eye(m)
-    inner = inverse_of(F @ Z)
-    weighed = [T if not exact else np.eye(len(W)) for W, T, exact in rows]
-    gains, e, f = [], 0, 0
-    for (W, _, exact), T in zip(rows, weighed, strict=True):
-        q = len(W)
-        if exact:
-            gains.append((np.eye(m) - Z @ inner @ F) @ from_exact[:, e : e + q])
-            e += q
-        else:
-            gains.append(Z @ inner[:, f : f + len(T)] @ T)
-            f += len(T)
-    covariance = Z @ inner @ (Z @ inner).T
-    return np.concatenate(gains, axis=1), covariance, E
-
-
-@examples(100)
-@given(seeds)
-def test_the_best_estimate_from_several_sources(seed: int) -> None:
-    """Tables, noisy and exact: estimates, covariance, and which directions are unknown or exact."""
-    rng = np.random.default_rng(seed)
-    m = int(rng.integers(1, 5))
-    sources, rows = [], []
-    for _ in range(rng.integers(1, 4)):
-        W = (rng.random((int(rng.integers(1, 5)), m)) < 0.5).astype(float)
-        exact = bool(rng.random() < 0.25)
-        precision = 0.0 if exact else float(10 ** rng.uniform(-1, 1))
-        sources.append(LinearMeasurement.measured(W, np.array([precision]), np.array([exact])))
-        rows.append((W, np.sqrt(precision) * np.eye(len(W)), exact))
-    message, found = combine(sources)
-    gains, covariance, E = best(rows, m)
-    assert np.concatenate([own[0] for own in found], axis=1) == pytest.approx(gains, abs=1e-8)
-    assert message.root[0] @ message.root[0].T == pytest.approx(covariance, abs=1e-8)
-    T = message.information_root[0]
-    assert pytest.approx(inverse_of(covariance), abs=1e-7) == T.T @ T
-    assert message.exact[0] == pytest.approx(inverse_of(E) @ E, abs=1e-8)
-    everything = np.concatenate([W for W, _, _ in rows])
-    assert message.unknown[0] == pytest.approx(np.eye(m) - inverse_of(everything) @ everything, abs=1e-8)
-
-
-@examples(100)
-@given(seeds)
-def test_what_is_known_of_a_sum(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    m = int(rng.integers(1, 5))
-    (left, one), (right, other) = random_message(rng, m), random_message(rng, m)
-    total = add(left, right)
-    unknown = np.concatenate([left.unknown[0], right.unknown[0]], axis=1)
-    loose = np.concatenate([np.eye(m) - left.exact[0], np.eye(m) - right.exact[0]], axis=1)
-    assert total.unknown[0] == pytest.approx(unknown @ inverse_of(unknown), abs=1e-8)
-    assert total.exact[0] == pytest.approx(np.eye(m) - loose @ inverse_of(loose), abs=1e-8)
-    finite = np.eye(m) - total.unknown[0] - total.exact[0]
-    covariance = finite @ (one + other) @ finite
-    assert total.finite[0] == pytest.approx(finite, abs=1e-8)
-    assert total.root[0] @ total.root[0].T == pytest.approx(covariance, abs=1e-8)
-    T = total.information_root[0]
-    assert pytest.approx(inverse_of(covariance), abs=1e-5) == T.T @ T
-
-
-@examples(100)
-@given(seeds)
-def test_how_two_share_what_their_sum_is_found_to_be(seed: int) -> None:
-    """The limit of Gaussian conditioning as what is unknown has ever larger variances."""
-    rng = np.random.default_rng(seed)
-    m = int(rng.integers(1, 5))
-    (left, one), (right, other) = random_message(rng, m), random_message(rng, m)
-    of_left, of_right, root = part(left, right)
-    large = 1e7
-
-    def shares_of(size: float) -> np.ndarray:
-        C, D = one + size * left.unknown[0], other + size * right.unknown[0]
-        return C @ inverse_of(C + D)
-
-    C, D = one + large * left.unknown[0], other + large * right.unknown[0]
-    shares = 2 * shares_of(2 * large) - shares_of(large)  # less what goes with 1 / large
-    possible = (C + D) @ inverse_of(C + D)  # what the sum may be found to differ by
-    near = 1e-3 * (1 + abs(shares).max())
-    assert of_left[0] @ possible == pytest.approx(shares, abs=near)
-    assert of_right[0] @ possible == pytest.approx(possible - shares, abs=near)
-    known, directions = np.linalg.eigh(2 * np.eye(m) - left.unknown[0] - right.unknown[0])
-    unknown = directions[:, known < 1e-9]
-    finite = np.eye(m) - unknown @ unknown.T
-    kept = np.eye(m) - shares
-    given_sum = finite @ (kept @ C @ kept.T + shares @ D @ shares.T) @ finite
-    assert root[0] @ root[0].T == pytest.approx(given_sum, abs=near * (1 + abs(given_sum).max()))
 
 
 @examples(60)

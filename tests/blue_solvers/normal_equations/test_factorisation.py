@@ -17,8 +17,6 @@ from blue_solvers.normal_equations.factorisation import entries_of_factor, facto
 from blue_solvers.normal_equations.inverses import DenseFactor, is_cheaper_dense
 from constraint_builders import Problem, Schema, gallery, memory
 from tests.helpers.effort import examples
-from tests.helpers.oracles.description import of_tables
-from tests.helpers.oracles.exact import solve
 from tests.helpers.refused import refuses
 
 MATRIX = sparse.csr_array(np.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]]))
@@ -151,22 +149,6 @@ def test_squares_and_solutions_are_those_of_the_matrix(seed: int, width: float) 
 
 def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
     refuses("not positive definite", DenseFactor, sparse.csr_array(np.array([[1.0, 2.0], [2.0, 1.0]])))
-
-
-@pytest.mark.parametrize("ratio", [3.0, 1e4, 1e8])
-def test_variances_by_either_inverse(ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema, tables = Schema({"a": 3, "b": 2, "c": 2}), ["total", "a", "a * b", "b * c", "detailed"]
-    layout = Problem(schema, dict.fromkeys(tables, 1.0))
-    problem = layout.with_variances(ratio ** np.random.default_rng(3).random(layout.observed.size))
-    exact = solve(of_tables(problem), np.zeros(problem.observed.size)).variances
-    asked = []
-    for cheaper in (True, False):
-        monkeypatch.setattr(
-            "blue_solvers.normal_equations.inverses.is_cheaper_dense",
-            lambda _, cheaper=cheaper: asked.append(cheaper) or cheaper,
-        )
-        np.testing.assert_allclose(variances_by_selected_inversion(problem), exact, rtol=1e-8)
-    assert asked == [True, False]
 
 
 def test_dense_where_few_equations_share_many_cells_and_not_in_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
