@@ -95,10 +95,8 @@ def bad_places(run: str, option: str, good: str) -> Iterator[tuple[str, str]]:
     yield "no name", ""
     if suffix:
         yield "a folder", put(f"taken{suffix}", Path.mkdir)
-        yield (
-            "a device",
-            put(f"zero{suffix}", lambda own: own.symlink_to("/dev/pts/ptmx")),
-        )  # one that nobody can replace, root and mutants neither
+        # a device that nobody can replace, neither root nor mutants
+        yield "a device", put(f"device{suffix}", lambda own: own.symlink_to("/dev/pts/ptmx"))
         yield "a pipe", put(f"pipe{suffix}", os.mkfifo)
         if option not in ("write_schema", "resume"):
             yield "another ending", "new.txt"
