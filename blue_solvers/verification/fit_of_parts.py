@@ -21,6 +21,8 @@ from constraint_builders.description.table import Table, parse_table
 Arrays: TypeAlias = tuple[Float, Float, Float, Float]
 ReadRows: TypeAlias = Callable[[slice], Arrays]
 KEPT = 5  # largest residuals that are named
+FEW_DEGREES = 50  # up to which sums of whole numbers are far from normal
+ROUNDING = 1e-12  # of what squares are expected to be
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
 
 
@@ -69,6 +71,11 @@ class LotFit:
         if self.expectation <= LEAST_CHECKED:
             return 0.0
         return (self.statistic - self.expectation) / float(np.sqrt(2 * self.expectation))
+
+
+def _cancels(lot: LotFit) -> bool:
+    """Whether few cells leave no residuals but rounding."""
+    return lot.expectation <= FEW_DEGREES and lot.statistic <= ROUNDING * lot.expectation
 
 
 @dataclass(frozen=True)
@@ -154,10 +161,11 @@ class FitOfParts:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing of this is too improbable."""
-        alone = min(1 - 1e-16, *(own.p_value for own in self.tables.values()), 1.0)
+        """Whether nothing of this is too improbable; residuals of few cells, whole numbers, may all be 0."""
+        alone = min(1 - 1e-16, *(own.p_value for own in self.tables.values() if not _cancels(own)), 1.0)
         of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-alone)))
-        return min(self.p_value, self.probability, of_worst) >= DOUBTFUL
+        together = 1.0 if _cancels(LotFit(self.statistic, self.degrees_of_freedom)) else self.p_value
+        return min(together, self.probability, of_worst) >= DOUBTFUL
 
     @property
     def unchecked(self) -> dict[tuple[str, str], tuple[int, int]]:

@@ -9,7 +9,7 @@ from blue_solvers import blue
 from blue_solvers.verification import FitOfParts, fit_of_geography, fit_of_parts
 from blue_solvers.verification.fit_of_parts import Residual, TableFit
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
-from constraint_builders import Problem
+from constraint_builders import Problem, Schema, Spine
 from tests.helpers.spines import consistent_measurements, spine_problems
 
 
@@ -56,6 +56,19 @@ def test_many_small_tables_of_right_noise_fit() -> None:
         wrong += not FitOfParts(tables).fits
     assert wrong <= 3  # one in ten thousand, twice
     assert not FitOfParts({("US", str(i)): TableFit(40.0 if i == 7 else 0.8, share, 1, 1) for i in range(100)}).fits
+
+
+@pytest.mark.parametrize("variance", [1.0, 25.0])
+def test_whole_noise_that_happens_to_cancel_fits(variance: float) -> None:
+    """A total that is the sum of its parts, as a tenth of right data say it; many cells that leave nothing do not."""
+    spine = Spine([-1, 0, 0, 0], ["State", "County", "County", "County"])
+    tables = {level: {"total": variance} for level in spine.levels}
+    problem = Problem(Schema({"a": 1}), tables, spine=spine, noise="discrete_gaussian")
+    P, y = blue(problem), np.array([60.0, 10.0, 20.0, 30.0])
+    found = fit_of_geography(problem, y, P @ y, P.variances_by_table().of)
+    assert found.statistic < 1e-20
+    assert found.fits
+    assert not (found + FitOfParts({("County", "total"): TableFit(60.0 * 0.2, 60.0, 60, 60)})).fits
 
 
 def test_residuals_of_nought_are_as_likely_as_any() -> None:
