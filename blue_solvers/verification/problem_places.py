@@ -270,7 +270,7 @@ def _level(
     described: tuple[Float, Float, Float],
     above: dict[int, Reach] | None = None,
 ) -> Level:
-    """A level, with `described` as its `places`, and of its tables what holds each and what it is summed from.
+    """A level of places `described`, (rows,) each, and of its tables what holds each and what it is summed from.
 
     That is the smallest with one factor more, a helper of several, or the table that holds it.
     """
