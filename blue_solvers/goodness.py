@@ -12,10 +12,11 @@ from blue_solvers.estimates import Estimate
 from blue_solvers.operator import estimate
 from blue_solvers.solvers import SolverName
 from blue_solvers.verification import Fit, FitOfParts
-from blue_solvers.verification.fit_of_parts import DOUBTFUL, FEW_DEGREES
+from blue_solvers.verification.fit_of_parts import DOUBTFUL
 from constraint_builders import Problem
 from noise_mechanisms.laws import PublishedCount, kind_of
 
+FEW_DEGREES = 50  # up to which sums of whole numbers are far from normal
 MISFIT = "DOES NOT FIT the noise that is declared"
 LOOSE = "nothing ties the numbers together, so that nothing checks them"
 NOT_TESTED = "the fit was not tested when it was estimated"

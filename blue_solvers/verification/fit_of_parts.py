@@ -21,7 +21,7 @@ from constraint_builders.description.table import Table, parse_table
 Arrays: TypeAlias = tuple[Float, Float, Float, Float]
 ReadRows: TypeAlias = Callable[[slice], Arrays]
 KEPT = 5  # largest residuals that are named
-FEW_DEGREES = 50  # up to which sums of whole numbers are far from normal
+FEW_SQUARES = 10  # as many whole numbers of variance 1 are all 0 with a probability of .4^10, which is in doubt
 ROUNDING = 1e-12  # of what squares are expected to be
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
 
@@ -75,7 +75,7 @@ class LotFit:
 
 def _cancels(lot: LotFit) -> bool:
     """Whether few cells leave no residuals but rounding."""
-    return lot.expectation <= FEW_DEGREES and lot.statistic <= ROUNDING * lot.expectation
+    return lot.expectation <= FEW_SQUARES and lot.statistic <= ROUNDING * lot.expectation
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ import pytest
 
 from blue_solvers import estimate, read_tables
 from blue_solvers.cli import main
-from blue_solvers.goodness import Verdict, explained, shown_fit, verdict
+from blue_solvers.goodness import FEW_DEGREES, Verdict, explained, shown_fit, verdict
 from blue_solvers.reporting.of_tables import page_of_measurements
-from blue_solvers.verification.fit_of_parts import FEW_DEGREES
 from constraint_builders import Problem, Schema
 from constraint_builders.description.noise import NoiseLaw
 from noise_mechanisms import add_noise

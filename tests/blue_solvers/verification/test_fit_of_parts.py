@@ -69,6 +69,7 @@ def test_whole_noise_that_happens_to_cancel_fits(variance: float) -> None:
     assert found.statistic < 1e-20
     assert found.fits
     assert not (found + FitOfParts({("County", "total"): TableFit(60.0 * 0.2, 60.0, 60, 60)})).fits
+    assert not FitOfParts({("US", "total"): TableFit(0.0, 30.0, 30, 30)}).fits
 
 
 def test_residuals_of_nought_are_as_likely_as_any() -> None:
