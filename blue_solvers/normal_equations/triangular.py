@@ -24,13 +24,14 @@ from constraint_builders.diagonals import scaled
 
 STRIP = 16  # columns at once
 LEAST_ENTRIES = 2**12  # of A: for fewer no loop is worth loading
-MOST_FILLED = 8  # entries of L for each of A, up to which rows are swept over
+MOST_FILLED = 2  # entries of L for each of A, up to which rows are swept over
+FEW_COLUMNS, MANY_ENTRIES = 4, 2**14  # fewer of more take up to three times as long as by any stage
 
 
 class TriangularStage(Stage):
     """A projection onto independent equations, Sigma being diagonal, by a factor of A Sigma A'.
 
-    What does not hold to rounding after two of them is left to `Stage`.
+    What does not hold to rounding after two of them is left to `Stage`, as are a few columns of many entries.
 
     Parameters
     ----------
@@ -68,6 +69,8 @@ class TriangularStage(Stage):
 
     def _projected(self, X: Float, forward: Float, back: Float) -> tuple[Float, bool]:
         """What two projections leave of X, (n, K), by what multiplies entries, (k,) each; whether all rows hold."""
+        if X.shape[1] < FEW_COLUMNS and self._rows[1].size > MANY_ENTRIES:
+            return X, False
         off, state = np.zeros(1), np.empty((len(X) + self._rows[0].size - 1, X.shape[1]))
         state[: len(X)] = X
         sweep_over_rows(state, *self._rows, forward, back, off)
