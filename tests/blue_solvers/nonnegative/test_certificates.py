@@ -289,6 +289,30 @@ def test_bounds_that_meet_in_one_point_do_not_stop_the_active_set_method(seed: i
     assert found.gap <= PROVED * (1 + found.objective)
 
 
+@pytest.mark.parametrize("seed", [151, 181, 249])
+def test_rows_of_any_sign_that_follow_from_others_are_solved(seed: int) -> None:
+    """Orthogonal factors, with ranks decided by singular values, ended elsewhere: such programs were refused."""
+    rng = np.random.default_rng(seed)
+    cells, rows, scale = int(rng.integers(4, 80)), int(rng.integers(2, 30)), 10.0 ** rng.integers(-8, 9)
+    sums = (rng.random((rows, cells)) < 0.3).astype(float)
+    M = np.vstack([sums, (rng.random((int(rng.integers(1, 12)), rows)) < 0.3) @ sums])
+    inside = np.where(rng.random(cells) < 0.6, 0.0, rng.integers(0, 30, cells))
+    variance = 10 ** rng.uniform(-4, 4, len(M))
+    variance[rng.random(len(M)) < 0.5] = 0.0
+    weight = 10 ** rng.uniform(-4, 4, cells)
+    weight[rng.random(cells) < 0.6] = 0.0
+    target = (inside + rng.normal(size=cells) * np.where(weight > 0, weight, 1) ** -0.5) * scale
+    upper = np.where(rng.random(cells) < 0.2, inside + 3, np.inf) * scale
+    rng = np.random.default_rng(seed + 1)
+    M, lower = M * rng.choice([-1, 1, 2, 0.3], M.shape), np.zeros(cells)
+    answer = M @ np.clip(target, lower, upper) + scale * np.sqrt(variance) * rng.normal(size=len(M))
+    lower = np.where(rng.random(cells) < 0.3, -np.inf, lower)
+    p = QuadraticProgram(csc(M), target, weight / scale**2, lower, upper, answer, variance * scale**2)
+    found = solve(p)
+    assert found.gap <= PROVED * (1 + found.objective) + 2 * found.rounding
+    assert found.margin_residual <= 1e-9 * p.scale
+
+
 def test_rows_with_bounds_are_kept_by_the_active_set_method() -> None:
     """A cell that was measured as 9, another as 0, and their sum as 0, which is at most 2."""
     none, one = np.zeros(2), np.ones((1, 2))
