@@ -258,31 +258,6 @@ def _arrays(rng: np.random.Generator) -> tuple[Any, ...]:
     return arrays, np.array(axes), np.concatenate(groups)
 
 
-def _swept_rows(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Rows of numbers and of rows before them, of more columns than are taken at once."""
-    n, m, columns = (int(own) for own in rng.integers(1, 9, 3))
-    rows = np.tril(rng.normal(size=(m, n + m)), n - 1) * (rng.random((m, n + m)) < 0.7)
-    own = sparse.csr_array(rows)
-    state = rng.normal(size=(n + m, columns * int(rng.choice([1, 5]))))
-    state[0, 0] = rng.choice([1.0, np.nan], p=[0.8, 0.2])
-    entries = own.indptr.astype(np.intp), own.indices.astype(np.intp), own.data
-    return state, *entries, rng.normal(size=own.nnz), np.zeros(1)
-
-
-def _slots_both_ways(rng: np.random.Generator) -> tuple[Any, ...]:
-    """Two tables of two layers, whose numbers are added up where they go to the same ones."""
-    areas, groups, contrasts, columns = (int(own) for own in rng.integers(1, 5, 4))
-    cells, columns = groups * contrasts + 1, int(rng.choice([1, columns]))
-    places = np.concatenate([rng.permutation(cells)[:-1] for _ in range(2)])
-    first = int(rng.integers(contrasts))
-    numbers = rng.normal(size=(2 * areas * groups, (contrasts - first) * columns))
-    size, each = areas * cells, areas * groups
-    shape = cells, areas, groups
-    steps = np.array([[0, *shape, 0, 0, 0], [size, *shape, cells - 1, each, each], [2 * size, *shape, 0, 0, each]])
-    slots = rng.normal(size=(3 * size, columns))
-    return slots, numbers, steps, places, rng.normal(size=2 * each), first, contrasts, bool(rng.integers(2))
-
-
 CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.reflections.reflect_axes": (_arrays, 1e-14),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
@@ -296,8 +271,6 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.lattice.sweeps.scale_tables": (_tables, 0),
     "blue_solvers.components.lattice.groups.mix_lines": (_lines, 1e-13),
     "blue_solvers.normal_equations.factorisation.count_entries": (_lower_triangle, 0),
-    "blue_solvers.normal_equations.triangular.sweep_over_rows": (_swept_rows, 1e-12),
-    "blue_solvers.crossing_areas.table_parts.move_slots": (_slots_both_ways, 1e-14),
     "blue_solvers.selected_inverse.entries_by_supernode": (partial(_factor, of_entries=False), 1e-13),
     "blue_solvers.selected_inverse.read_entries": (partial(_factor, of_entries=True), 0),
     "blue_solvers.uncertainty.largest_errors.keep_largest": (_errors, 0),

@@ -23,7 +23,6 @@ from blue_solvers.components.assumptions import GENERAL, beyond_assumptions, gro
 from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import equal_variances
-from blue_solvers.components.tree.tree_form import chunks
 from blue_solvers.contract import Refusal, UnsupportedProblemError
 from blue_solvers.crossing_areas.component_problem import (
     MOST_NUMBERS,
@@ -32,7 +31,9 @@ from blue_solvers.crossing_areas.component_problem import (
     Key,
     TableSlots,
     component_estimate,
+    gathered,
     shared_problems,
+    spread,
 )
 from blue_solvers.normal_equations.noisy_equations import uneven_refusal
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
@@ -108,12 +109,12 @@ class AreaForm(Components):
         def carry(part: tuple[ComponentEstimate, slice]) -> None:
             own, run = part
             source, target = (own.observed, own.desired)[:: -1 if back else 1]
-            target.spread(result, run, act(own, source.gather(given, run)))
+            spread(target, found, run, act(own, gathered(source, given, run)))
 
         with Workers(X.nbytes + result.nbytes) as workers:
-            given = tables[0].slots(X, workers)
+            given, found = tables[0].slots(X, workers), tables[1].blocks(result)
             workers.for_each(carry, [(own, run) for own in self._shared for run in own.runs(given)])
-            tables[1].to_cells(result, workers)
+            tables[1].to_cells(found, workers)
         return result
 
     def variances(self) -> Float:
@@ -122,7 +123,7 @@ class AreaForm(Components):
         by_group = [np.zeros((size // own.size, *own.groups)) for own, size in zip(tables, sizes, strict=True)]
         for own in self._shared:
             for component, found in zip(own.components, self._variances_of(own), strict=True):
-                for part in own.desired.parts:
+                for part in own.desired:
                     by_group[part.block] += tables[part.block].shared(found[part.place], component)
         every = (slots.spread_groups(own).ravel() for slots, own in zip(tables, by_group, strict=True))
         return np.concatenate([np.zeros(0), *every])
@@ -146,22 +147,25 @@ class TablesInSlots:
     def __init__(self, layout: Layout, tables: Sequence[TableSlots]) -> None:
         self._layout, self.tables, self.size = layout, tables, layout.size
 
-    def slots(self, X: Float, workers: Workers) -> Float:
-        """From cells, (n, K), a copy."""
-        slots = np.array(X, order="C")
-        workers.for_each(lambda part: part[0].to_slots(part[1]), self._parts(slots))
-        return slots
+    def blocks(self, X: Float) -> list[Float]:
+        """The tables of vectors, (n, K), in their place, each (areas, cells, K)."""
+        return [X[self._layout.block(i)].reshape(-1, own.size, X.shape[1]) for i, own in enumerate(self.tables)]
 
-    def to_cells(self, slots: Float, workers: Workers) -> None:
-        """The inverse, and the transpose, of slots, (n, K), in their place."""
+    def slots(self, X: Float, workers: Workers) -> list[Float]:
+        """From cells, (n, K), a copy."""
+        blocks = self.blocks(np.array(X, order="C"))
+        workers.for_each(lambda part: part[0].to_slots(part[1]), self._parts(blocks))
+        return blocks
+
+    def to_cells(self, slots: list[Float], workers: Workers) -> None:
+        """The inverse, and the transpose, in their place, each (areas, cells, K)."""
         workers.for_each(lambda part: part[0].to_cells(part[1]), self._parts(slots))
 
-    def _parts(self, X: Float) -> Iterator[tuple[Basis, Float]]:
-        """Some areas of a table at a time, (areas, *shape, K), with its basis, of all tables, (n, K)."""
-        for i, own in enumerate(self.tables):
-            block = X[self._layout.block(i)].reshape(-1, *own.shape, X.shape[1])
-            for some in chunks(len(block), max(1, MOST_NUMBERS * len(block) // block.size)):
-                yield own.basis, block[some]
+    def _parts(self, blocks: list[Float]) -> Iterator[tuple[Basis, Float]]:
+        """Some areas of a table at a time, (areas, *shape, K), with its basis; tables are (areas, cells, K)."""
+        for own, block in zip(self.tables, blocks, strict=True):
+            for part in np.array_split(block, 1 + block.size // MOST_NUMBERS):
+                yield own.basis, part.reshape(len(part), *own.shape, block.shape[-1])
 
 
 def subsets(sets: Iterable[Iterable[int]]) -> list[Contrasts]:

@@ -11,7 +11,7 @@ nothing but what has contrasts along a variable with several groups: they share 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,11 +21,9 @@ from blue_solvers.components.grouping import Grouping
 from blue_solvers.components.reflections import Basis
 from blue_solvers.components.structured_problem import equal_variances
 from blue_solvers.contract import Info
-from blue_solvers.crossing_areas.table_parts import TablePart, TableParts
 from blue_solvers.normal_equations.factorisation import sparse_solver
 from blue_solvers.normal_equations.noisy_equations import equations_of, with_noise_of
 from blue_solvers.normal_equations.projection import ConstrainedEstimate
-from blue_solvers.normal_equations.triangular import STRIP
 from constraint_builders import Areas, Problem, Schema
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.areas import LEAF
@@ -104,6 +102,28 @@ def _outer(factors: Sequence[Float]) -> Float:
     return reduce(np.multiply.outer, factors, np.ones(()))
 
 
+class TablePart(NamedTuple):
+    """What a table has of components that share a problem.
+
+    Attributes
+    ----------
+    block : int
+        The table, by its number.
+    slots : ndarray of int, (group cells, contrasts)
+        Where that is in its slots, the contrasts of one component after those of another.
+    place : slice
+        Where it is in a layout of the shared problem.
+    weights : ndarray, (areas of the layer * group cells, 1)
+        Of an observed table its share in what is measured there, by precision, and what turns slots into sums over
+        groups; of a desired one what turns these back.
+    """
+
+    block: int
+    slots: Index
+    place: slice
+    weights: Float
+
+
 class ComponentEstimate(NamedTuple):
     """The estimate of components that share a problem, and what tables have of them.
 
@@ -111,20 +131,36 @@ class ComponentEstimate(NamedTuple):
     ----------
     components : list of Contrasts
     estimate : ConstrainedEstimate
-    observed, desired : TableParts
+    observed, desired : list of TablePart
+        Of the tables that see the components.
     """
 
     components: list[Contrasts]
     estimate: ConstrainedEstimate
-    observed: TableParts
-    desired: TableParts
+    observed: list[TablePart]
+    desired: list[TablePart]
 
-    def runs(self, slots: Float) -> Iterator[slice]:
-        """Contrasts of all components, of slots (n, K), as many at once as there is room for."""
-        most = max(MOST_NUMBERS, slots.size // LEAST_PART)
-        width = max(1, most // (self.estimate.problem.observed.size * slots.shape[1]))
-        width = max(width - width % STRIP, min(width, STRIP))
-        return (slice(start, start + width) for start in range(0, self.observed.contrasts, width))
+    def runs(self, slots: Sequence[Float]) -> Iterator[slice]:
+        """Contrasts of all components, of slots (areas, cells, K), as many at once as there is room for."""
+        most = max(MOST_NUMBERS, sum(own.size for own in slots) // LEAST_PART)
+        width = max(1, most // (self.estimate.problem.observed.size * slots[0].shape[-1]))
+        return (slice(start, start + width) for start in range(0, self.observed[0].slots.shape[1], width))
+
+
+def gathered(parts: Sequence[TablePart], slots: Sequence[Float], run: slice = slice(None)) -> Float:
+    """From slots of all tables, each (areas, cells, K), to a layout of a shared problem: what is there is added up."""
+    width = parts[0].slots[0, run].size * slots[0].shape[-1]
+    result = np.zeros((max(own.place.stop for own in parts), width))
+    for own in parts:
+        result[own.place] += own.weights * slots[own.block].take(own.slots[:, run].ravel(), axis=1).reshape(-1, width)
+    return result
+
+
+def spread(parts: Sequence[TablePart], slots: Sequence[Float], run: slice, X: Float) -> None:
+    """The transpose of `gathered`, from (numbers, contrasts * K) into slots of all tables, (areas, cells, K)."""
+    for own in parts:
+        table, places = slots[own.block], own.slots[:, run]
+        table[:, places] = (own.weights * X[own.place]).reshape(len(table), *places.shape, -1)
 
 
 class ReducedSchema:
@@ -227,26 +263,19 @@ def component_estimate(
         alike = made.get(structure)
         like = alike.problem.with_sizes_of_noise(sizes) if alike else _first_of(problem, reduced, variances, wanted)
         equations = with_noise_of(like, alike.equations) if alike else equations_of(like, "independent")
-        made[key] = made[structure] = ConstrainedEstimate(
-            like, equations, partial(sparse_solver, swept=True), COMPONENT
-        )
+        made[key] = made[structure] = ConstrainedEstimate(like, equations, sparse_solver, COMPONENT)
     of_observed, of_desired = made[key].problem.observed, made[key].problem.desired
     observed = [
-        TablePart(i, places, of_observed.block(k), roots * share)
+        TablePart(i, places, of_observed.block(k), (roots * share)[:, None])
         for k, seen in enumerate(given.values())
         for (i, places, roots), share in zip(seen, shares[k], strict=True)
     ]
     desired = [
-        TablePart(i, places, of_desired.block(k), 1 / roots)
+        TablePart(i, places, of_desired.block(k), 1 / roots[:, None])
         for k, seen in enumerate(wanted.values())
         for i, places, roots in seen
     ]
-    return ComponentEstimate(
-        components,
-        made[key],
-        TableParts(problem.observed, observed, of_observed.size),
-        TableParts(problem.desired, desired, of_desired.size),
-    )
+    return ComponentEstimate(components, made[key], observed, desired)
 
 
 def _first_of(

@@ -12,8 +12,7 @@ from blue_solvers.contract import variances_from_weights
 from blue_solvers.normal_equations.factorisation import FactorSolver, norm_of_inverse
 from blue_solvers.normal_equations.inverses import factor_and_squares
 from blue_solvers.normal_equations.noisy_equations import EPSILON, Equations, equations_of, least_variance
-from blue_solvers.normal_equations.stage import Stage
-from blue_solvers.normal_equations.triangular import stage_of
+from blue_solvers.normal_equations.stage import Stage, stage_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.diagonals import scaled

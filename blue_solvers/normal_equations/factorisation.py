@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver, Triangle
+from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolver
 from constraint_builders.arrays import Float, Integers
 from constraint_builders.compiled import ONE_BY_ONE, compiled
 from constraint_builders.memory import free_memory, require_memory
@@ -34,6 +34,7 @@ INDEFINITE = (
 )
 OTHERWISE = "use solver='cg'"
 version_of = cache(metadata.version)  # which takes milliseconds to read
+Triangle: TypeAlias = tuple[sparse.csc_matrix, Integers]
 Solve: TypeAlias = Callable[[Float], Float]
 
 
@@ -255,8 +256,8 @@ class FactorSolver(NormalSolver):
         return self._solve(R / self._deviations) / self._deviations, 0
 
 
-def sparse_solver(equations: Equations, swept: bool = False) -> FactorSolver:
-    """Of independent equations, by one sparse factorisation, whose factor may be for rows to be `swept` over.
+def sparse_solver(equations: Equations) -> FactorSolver:
+    """Of independent equations, by one sparse factorisation.
 
     Raises
     ------
@@ -268,6 +269,4 @@ def sparse_solver(equations: Equations, swept: bool = False) -> FactorSolver:
     what = f"the sparse normal matrix of {rows:,} constraints"
     require_memory(3 * ENTRY_BYTES * entries, what, "use solver='sea_blue' or 'cg'")
     factor = factorise(equations.normal_matrix())
-    solver = FactorSolver(equations, factor.solve, factor.label)
-    solver.triangle = factor.triangle if swept and cholmod_gives_triangles() else None
-    return solver
+    return FactorSolver(equations, factor.solve, factor.label)

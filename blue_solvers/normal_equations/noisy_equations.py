@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,10 @@ from blue_solvers.contract import Refusal, UnsupportedProblemError, variances_fr
 from blue_solvers.contract.prepared import NOTHING
 from blue_solvers.normal_equations.krylov import Sizes
 from constraint_builders import Problem
-from constraint_builders.arrays import Flags, Float, Integers
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.diagonals import diagonal_matrix, scaled
 from constraint_builders.relations.elimination import eliminate
 
-Triangle: TypeAlias = tuple[sparse.csc_matrix, Integers]
 Real = TypeVar("Real", bound=np.floating)
 EPSILON = float(np.finfo(float).eps)
 ROUNDING = 16  # multiples of the unit roundoff of |A||y| below which a residual says nothing
@@ -143,14 +142,11 @@ class NormalSolver(ABC):
         The same that is aimed at, as long as another solution comes nearer to it; 0 is as far as rounding permits.
     label : str
         The library that does the work.
-    triangle : callable, optional
-        The factor by which rows are to be swept over; see `Factor`.
     """
 
     rtol: float = 0.0
     goal: float = 0.0
     label: str
-    triangle: Callable[[], Triangle] | None = None
 
     @abstractmethod
     def solve(self, R: Float, target: Float) -> tuple[Float, int]:

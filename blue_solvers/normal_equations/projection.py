@@ -17,7 +17,7 @@ from blue_solvers.contract import Info, Prepared, UnsupportedProblemError
 from blue_solvers.normal_equations.cell_variances import variances_given
 from blue_solvers.normal_equations.factorisation import factorise, norm_of_inverse
 from blue_solvers.normal_equations.noisy_equations import Equations, NormalSolverFactory, equations_of
-from blue_solvers.normal_equations.triangular import stage_of
+from blue_solvers.normal_equations.stage import stage_of
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 

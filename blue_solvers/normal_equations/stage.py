@@ -232,6 +232,12 @@ class ExtendedStage(Stage):
             )
 
 
+def stage_of(equations: Equations, solver: NormalSolver) -> Stage:
+    """A projection by a solver of A Sigma A', in extended precision where a direct one would lose digits."""
+    extended = equations.uneven and not solver.rtol and equations.A.shape[0]
+    return ExtendedStage(equations, solver) if extended else Stage(equations, solver)
+
+
 def settle(equations: Equations, solver: NormalSolver, X: Float, R: Float, b: Float) -> tuple[Float, Float, int]:
     """Move what nearly solves A x = b to where every row holds to rounding, along Sigma A' only.
 

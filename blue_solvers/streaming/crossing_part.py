@@ -29,7 +29,7 @@ from blue_solvers.components.tree.messages import Message
 from blue_solvers.components.tree.splitting import Division
 from blue_solvers.contract.prepared import NOTHING, without_rounding
 from blue_solvers.crossing_areas.area_form import AreaForm
-from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Contrasts
+from blue_solvers.crossing_areas.component_problem import ComponentEstimate, Contrasts, gathered
 from blue_solvers.streaming.cutting import names_not_in
 from blue_solvers.streaming.part_data import Design, Downward, Estimates, Part, Upward
 from blue_solvers.streaming.subtrees import plan_of
@@ -84,7 +84,7 @@ class CrossingForm(AreaForm):
         told: list[dict[Contrasts, Message]] = [{} for _ in self._parts]
         for own in self._shared:
             places = np.concatenate([slots.places(component) for component in own.components], axis=1)
-            numbers = own.observed.gather(given)
+            numbers = gathered(own.observed, given)
             for part, (message, shares, rows) in enumerate(self._told(own)):
                 told[part] |= dict.fromkeys(own.components, message)
                 array[part, places, 0] = shares.T @ numbers[rows]

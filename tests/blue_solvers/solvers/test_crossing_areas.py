@@ -19,7 +19,6 @@ from blue_solvers.crossing_areas import alike_leaves as alike_module
 from blue_solvers.crossing_areas import component_problem
 from blue_solvers.crossing_areas.alike_leaves import alike_leaves
 from blue_solvers.crossing_areas.area_form import AreaForm
-from blue_solvers.normal_equations import triangular
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
 from tests.helpers.effort import examples
@@ -139,22 +138,6 @@ def test_leaves_that_share_their_areas_and_one_table_in_all_areas(invented: Call
     P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
     noisy = ~problem.exact  # of exact cells that say the same, any may stand for the others
     np.testing.assert_allclose((P.T @ V)[noisy], (blue(problem, "cholesky").T @ V)[noisy], atol=1e-9)
-
-
-@pytest.mark.parametrize("invented", [alike, of_one_table])
-@examples(60, 6)
-@given(seed=SEEDS)
-def test_rows_of_equations_swept_over_in_turn_solve_for_areas(invented: Callable, seed: int) -> None:
-    """As for many areas; there and back, which are each other's transpose."""
-    found = next(own for s in range(seed, seed + 50) if (own := invented(s)) is not None)
-    problem = found.description.problem()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(triangular, "LEAST_ENTRIES", 0)
-        require_right(found, "areas")
-        P, V = blue(problem, "areas"), np.random.default_rng(seed).standard_normal((problem.desired.size, 2))
-        W = P.T @ V
-    noisy = ~problem.exact
-    np.testing.assert_allclose(W[noisy], (blue(problem, "areas").T @ V)[noisy], rtol=1e-9, atol=1e-9)
 
 
 def of_few_kinds(seed: int) -> Invented | None:
