@@ -13,10 +13,12 @@ from blue_solvers.operator import estimate
 from blue_solvers.solvers import SolverName
 from blue_solvers.verification import Fit, FitOfParts
 from blue_solvers.verification.fit_of_parts import DOUBTFUL
+from blue_solvers.verification.probabilities import Outlier, of_largest
 from constraint_builders import Problem
 from noise_mechanisms.laws import PublishedCount, kind_of
 
 FEW_DEGREES = 50  # up to which sums of whole numbers are far from normal
+IN_DOUBT = 1_000  # replicates
 MISFIT = "DOES NOT FIT the noise that is declared"
 LOOSE = "nothing ties the numbers together, so that nothing checks them"
 NOT_TESTED = "the fit was not tested when it was estimated"
@@ -68,8 +70,16 @@ def verdict(fit: Fit) -> Verdict:
             return Verdict.CONTRADICTORY
         return Verdict.FITS if fit.statistic >= _without_zeros(fit) else Verdict.TOO_CLOSE
     gaussian = kind_of(fit.problem.noise.law).family == "gaussian"
-    alone = min((own.probability for own in fit.outliers(1)), default=1.0) if gaussian else 1.0
+    alone = min((_alone(fit, own) for own in fit.outliers(1)), default=1.0) if gaussian else 1.0
     return Verdict.CONTRADICTORY if alone < DOUBTFUL else Verdict.FITS
+
+
+def _alone(fit: Fit, worst: Outlier) -> float:
+    """The probability of the largest residual; beyond those of all replicates the normal law's at most."""
+    size = abs(worst.residual)
+    if fit.replicates is None or size <= fit.replicates.largest.max():
+        return worst.probability
+    return min(worst.probability, of_largest(size, fit.checked))
 
 
 def _without_zeros(fit: Fit) -> float:
@@ -81,11 +91,14 @@ def _without_zeros(fit: Fit) -> float:
 
 
 def shown_fit(est: Estimate) -> Fit:
-    """The fit of an estimate as it is shown: of few figures with other noise than Gaussian by replicates."""
+    """The fit of an estimate as it is shown: of few figures with other noise than Gaussian by replicates.
+
+    They are many where chi-square finds what is improbable, which then has to be beyond all of them.
+    """
     fit, noise = est.goodness_of_fit(draws=0), est.problem.noise
     drawn = noise.law != "gaussian" and noise.covariance is None
     if drawn and fit.degrees_of_freedom <= FEW_DEGREES:  # of whole numbers it is often exactly 0
-        return est.goodness_of_fit(rng=0)
+        return est.goodness_of_fit(200 if verdict(fit) == Verdict.FITS else IN_DOUBT, rng=0)
     return fit
 
 

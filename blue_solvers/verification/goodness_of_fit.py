@@ -144,8 +144,9 @@ class Fit:
 
     @property
     def p_value_beyond(self) -> float:
-        """The p-value; of a statistic above that of all replicates, which cannot tell how far, chi-square's at most."""
-        if self.replicates is None or self.statistic <= self.replicates.totals.max():
+        """The p-value; of a statistic beyond all replicates, which cannot tell how far, that of chi-square at most."""
+        drawn = None if self.replicates is None else self.replicates.totals
+        if drawn is None or drawn.min() <= self.statistic <= drawn.max():
             return self.p_value
         return min(self.p_value, of_chi_square(self.statistic, self.degrees_of_freedom))
 

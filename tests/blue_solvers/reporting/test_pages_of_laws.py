@@ -95,12 +95,27 @@ def test_whole_numbers_that_happen_to_add_up_are_not_too_close(law: str) -> None
     assert (fit.replicates is None) == (law == "gaussian")
     whole = "discrete" in law
     assert whole == (fit.p_value > 0.1)
-    assert verdict(fit) == (Verdict.TOO_CLOSE if law == "gaussian" else Verdict.FITS)
+    assert verdict(fit) == (Verdict.FITS if whole else Verdict.TOO_CLOSE)
+
+
+def test_few_whole_numbers_of_large_noise_may_be_too_close_or_hold_an_outlier() -> None:
+    """Beyond all replicates, of which none is as improbable as a doubt, chi-square and the normal law tell how far."""
+    problem = Problem(Schema({"a": 40, "b": 2}), {"a": 1e4, "a * b": 1e4}, noise="discrete_gaussian")
+    y = problem.marginal_matrix() @ np.full(80, 1000.0)
+    noise = np.rint(np.random.default_rng(1).normal(0, 100, y.size))
+    said = {Verdict.TOO_CLOSE: y, Verdict.FITS: y + noise, Verdict.CONTRADICTORY: y + noise}
+    said[Verdict.CONTRADICTORY][7] += 1150
+    for word, values in said.items():
+        fit = shown_fit(estimate(problem, values))
+        assert fit.degrees_of_freedom == 40 <= FEW_DEGREES
+        assert verdict(fit) == word
+    assert fit.p_value_beyond > 1e-4  # all together are not improbable
+    assert verdict(shown_fit(estimate(problem, y + np.rint(noise / 10)))) == Verdict.TOO_CLOSE
 
 
 @pytest.mark.parametrize("law", [LAW, Rounding(3)])
 def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_path: Path) -> None:
-    """Beyond all replicates, of which 200 say p = .01 at least, chi-square tells how far."""
+    """Beyond all replicates, of which 1,000 say p = .002 at least, chi-square tells how far."""
     table = pl.DataFrame({"sex": ["total", "f", "m"], "value": [90, 6, 6]})
     fit = shown_fit(estimate(*read_tables(table, noise=law)))
     assert fit.replicates is not None
