@@ -196,7 +196,8 @@ def _refuse_other_sums(problem: Problem) -> None:
     """`ValueError` where an area, or a node, weighs counts so that its sum need not be whole, or not below 0."""
     if not problem.has_weights or (problem.summing is not None and problem.desired is not problem.observed):
         return
-    weights = (problem.leaves_of(0) if problem.areas is None else problem.areas.incidence).data
+    levels = (0,) if problem.areas is None else dict.fromkeys(problem.desired_levels)
+    weights = np.concatenate([problem.leaves_of(level).data for level in levels])
     other = (weights < 0) | (weights != np.rint(weights))
     if other.any():
         raise ValueError(

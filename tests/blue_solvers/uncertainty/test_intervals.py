@@ -270,9 +270,8 @@ def test_bounds_within_rounding_of_a_whole_number_count_as_it(size, off):
 @every("weights", [[1, -1], [0.5, 0.5]])
 def test_sums_that_are_no_counts_are_not_refined_to_whole_ones(weights):
     """A difference may be below 0, half a sum is broken: the interval of the first would come back empty."""
-    areas = Problem(
-        Schema({"unit": 1}), {"R": {"total": 0.1}, "Leaf": {"total": 4.0}}, areas=Areas(2, {"R": [weights]})
-    )
+    given = Schema({"unit": 1}), {"R": {"total": 0.1}, "Leaf": {"total": 4.0}}
+    areas = Problem(*given, areas=Areas(2, {"R": [weights]}))
     nodes = Problem.from_summing_matrix([weights, [1, 0], [0, 1]], [0.1, 4.0, 4.0])
     for problem in (areas, nodes):
         y = [np.dot(weights, [10.0, 25.0]), 10.0, 25.0]
@@ -280,10 +279,12 @@ def test_sums_that_are_no_counts_are_not_refined_to_whole_ones(weights):
         assert (lower[0], upper[0]) != (np.ceil(lower[0]), np.floor(upper[0]))
         refuses(f"weighs counts by {weights[1]:g}", intervals, problem, y, integer=True)
     leaves = least_squares([weights, [1, 0], [0, 1]], y, [0.1, 4.0, 4.0])
-    low, high = intervals(leaves.operator, y, integer=True)
-    assert (low == np.rint(low)).all()
-    assert (low <= [10, 25]).all()
-    assert (high >= [10, 25]).all()
+    of_leaves = Problem(*given, {"Leaf": ["total"]}, areas=Areas(2, {"R": [weights]}))
+    for P in (leaves.operator, of_leaves):
+        low, high = intervals(P, y, integer=True)
+        assert (low == np.rint(low)).all()
+        assert (low <= [10, 25]).all()
+        assert (high >= [10, 25]).all()
 
 
 def test_bounds_and_errors_that_are_none_are_refused():
