@@ -113,6 +113,16 @@ def test_few_whole_numbers_of_large_noise_may_be_too_close_or_hold_an_outlier() 
     assert verdict(shown_fit(estimate(problem, y + np.rint(noise / 10)))) == Verdict.TOO_CLOSE
 
 
+def test_few_figures_that_were_rounded_may_agree_more_often_than_drawn_ones() -> None:
+    """Residuals of figures that are all whole multiples of 3 are such multiples too."""
+    names = ["total", "a", "b", "a * b"]
+    problem = Problem(Schema({"a": 6, "b": 3}), dict.fromkeys(names, Rounding(3)))
+    for seed in range(12):
+        counts = np.random.default_rng(seed).poisson(30, 18).astype(float)
+        fit = shown_fit(estimate(problem, add_noise(problem, problem.marginal_matrix() @ counts, seed)))
+        assert verdict(fit) == Verdict.FITS
+
+
 @pytest.mark.parametrize("law", [LAW, Rounding(3)])
 def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_path: Path) -> None:
     """Beyond all replicates, of which 1,000 say p = .002 at least, chi-square tells how far."""
