@@ -91,15 +91,16 @@ def _without_zeros(fit: Fit) -> float:
 
 
 def shown_fit(est: Estimate) -> Fit:
-    """The fit of an estimate as it is shown: of few figures with other noise than Gaussian by replicates.
+    """The fit of an estimate as it is shown: of few figures that a law published by replicates.
 
-    They are many where chi-square finds what is improbable, which then has to be beyond all of them.
+    Of few with other noise than Gaussian where chi-square finds what is improbable, which then has to be beyond many.
     """
     fit, noise = est.goodness_of_fit(draws=0), est.problem.noise
-    drawn = noise.law != "gaussian" and noise.covariance is None
-    if drawn and fit.degrees_of_freedom <= FEW_DEGREES:  # of whole numbers it is often exactly 0
-        return est.goodness_of_fit(200 if verdict(fit) == Verdict.FITS else IN_DOUBT, rng=0)
-    return fit
+    if noise.law == "gaussian" or noise.covariance is not None or not 0 < fit.degrees_of_freedom <= FEW_DEGREES:
+        return fit
+    if verdict(fit) != Verdict.FITS:  # of whole numbers it is often exactly 0
+        return est.goodness_of_fit(IN_DOUBT, rng=0)
+    return fit if isinstance(noise.law, str) else est.goodness_of_fit(rng=0)
 
 
 def explained(fit: Fit) -> str:

@@ -108,9 +108,18 @@ def test_few_whole_numbers_of_large_noise_may_be_too_close_or_hold_an_outlier() 
     for word, values in said.items():
         fit = shown_fit(estimate(problem, values))
         assert fit.degrees_of_freedom == 40 <= FEW_DEGREES
+        assert (fit.replicates is None) == (word == Verdict.FITS)  # which may take seconds are drawn in doubt alone
         assert verdict(fit) == word
     assert fit.p_value_beyond > 1e-4  # all together are not improbable
     assert verdict(shown_fit(estimate(problem, y + np.rint(noise / 10)))) == Verdict.TOO_CLOSE
+
+
+@pytest.mark.parametrize("law", ["discrete_laplace", RandomRounding(3)])
+def test_no_replicates_are_drawn_where_nothing_is_checked(law: str | NoiseLaw) -> None:
+    variance, noise = (2.0, law) if isinstance(law, str) else (law, "gaussian")
+    fit = shown_fit(estimate(Problem(Schema({"a": 3}), {"a": variance}, noise=noise), [3.0, 6.0, 9.0]))
+    assert fit.replicates is None
+    assert verdict(fit) == Verdict.UNTESTED
 
 
 def test_few_figures_that_were_rounded_may_agree_more_often_than_drawn_ones() -> None:
