@@ -18,7 +18,6 @@ from constraint_builders import Problem
 from noise_mechanisms.laws import PublishedCount, kind_of
 
 FEW_DEGREES = 50  # up to which sums of whole numbers are far from normal
-IN_DOUBT = 1_000  # replicates
 MISFIT = "DOES NOT FIT the noise that is declared"
 LOOSE = "nothing ties the numbers together, so that nothing checks them"
 NOT_TESTED = "the fit was not tested when it was estimated"
@@ -93,14 +92,14 @@ def _without_zeros(fit: Fit) -> float:
 def shown_fit(est: Estimate) -> Fit:
     """The fit of an estimate as it is shown: of few figures that a law published by replicates.
 
-    Of few with other noise than Gaussian where chi-square finds what is improbable, which then has to be beyond many.
+    Of few with other noise than Gaussian where chi-square finds what is improbable.
     """
     fit, noise = est.goodness_of_fit(draws=0), est.problem.noise
     if noise.law == "gaussian" or noise.covariance is not None or not 0 < fit.degrees_of_freedom <= FEW_DEGREES:
         return fit
-    if verdict(fit) != Verdict.FITS:  # of whole numbers it is often exactly 0
-        return est.goodness_of_fit(IN_DOUBT, rng=0)
-    return fit if isinstance(noise.law, str) else est.goodness_of_fit(rng=0)
+    if isinstance(noise.law, str) and verdict(fit) == Verdict.FITS:
+        return fit
+    return est.goodness_of_fit(rng=0)  # of whole numbers it is often exactly 0
 
 
 def explained(fit: Fit) -> str:

@@ -146,13 +146,18 @@ class Fit:
     def p_value_beyond(self) -> float:
         """The p-value; of a statistic beyond all replicates, which cannot tell how far, that of chi-square at most.
 
-        Figures that a law published agree more often than noise that is drawn: of these only where it is above all.
+        Below all, it is that of all whole numbers that are as near: each figure may be half a unit off. Figures that a
+        law published agree more often than noise that is drawn: of these none is too near.
         """
         if self.replicates is None or self.p_value > 2 / (1 + self.replicates.totals.size):
             return self.p_value
-        if self.statistic < self.degrees_of_freedom and not isinstance(self.problem.noise.law, str):
-            return self.p_value
-        return min(self.p_value, of_chi_square(self.statistic, self.degrees_of_freedom))
+        statistic, expected = self.statistic, self.degrees_of_freedom
+        if statistic < expected:
+            if not isinstance(self.problem.noise.law, str):
+                return self.p_value
+            half = np.sqrt(reciprocal(self.variances[self.status == CHECKED]).sum()) / 2
+            statistic = min((np.sqrt(statistic) + half) ** 2, expected)
+        return min(self.p_value, of_chi_square(statistic, expected))
 
     @cached_property
     def checked(self) -> int:
