@@ -127,6 +127,7 @@ def _estimated(args: argparse.Namespace, problem: Problem, y: Float) -> tuple[Es
     """The estimate of folders, of y (n,), what is proved of it, and how measurements fit, if that is asked."""
     from blue_solvers.results.proof import StoredProof
     from blue_solvers.verification import fit_of_geography
+    from noise_mechanisms.laws.named_laws import excess_kurtosis
 
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
@@ -136,7 +137,9 @@ def _estimated(args: argparse.Namespace, problem: Problem, y: Float) -> tuple[Es
     fit = None
     if args.fit and est.observed is not None:
         progress("testing the fit")
-        fit = fit_of_geography(est.problem, est.y, est.observed, P.over_observed.variances_by_table().of)
+        spread, noise = P.over_observed.variances_by_table().of, est.problem.noise
+        excess = excess_kurtosis(noise.law, noise.different_variances)
+        fit = fit_of_geography(est.problem, est.y, est.observed, spread, excess)
     return est, StoredProof(est.proof, fit)
 
 

@@ -36,7 +36,7 @@ def stored_fit(fit: FitOfParts | None, schema: Schema) -> tuple[Tile, Section]:
     ]
     columns = ["geolevel", "table", "geocode", "cell", "measured", "the others say", "adjustment_z"]
     worst = pl.DataFrame(cells, schema=columns, orient="row")
-    sentences = [f"{chi.capitalize()}, p = {fit.p_value:.2g} (two-sided, the noise taken for Gaussian)."]
+    sentences = [f"{chi.capitalize()}, p = {fit.p_value:.2g} (two-sided)."]
     return Tile("Noise of the measurements", verdict, chi, tone), fit_section(sentences, frame, worst)
 
 

@@ -11,14 +11,15 @@ from typing import Any, get_type_hints
 import msgspec
 
 from blue_solvers.verification import Certificate, FitOfParts
-from blue_solvers.verification.fit_of_parts import GeounitFit, Residual, TableFit
+from blue_solvers.verification.fit_of_parts import GeounitFit, Residual
 from constraint_builders.description.common_schema import CountedParts
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.tabulated_places import PlacesInPart
 
-OF_TABLE: Any = tuple.__class_getitem__((str, str, *get_type_hints(TableFit).values()))
+OF_TABLE: Any = tuple[str, str, float, float, int, int]
 FIT: Any = msgspec.defstruct(  # as `FitOfParts.to_json` gives it
-    "FIT", [("tables", list[OF_TABLE]), ("largest", list[Residual]), ("geounit", GeounitFit | None)]
+    "FIT",
+    [("tables", list[OF_TABLE]), ("largest", list[Residual]), ("geounit", GeounitFit | None), ("excess", float, 0.0)],
 )
 CERTIFICATE: Any = msgspec.defstruct("CERTIFICATE", [*get_type_hints(Certificate).items()], forbid_unknown_fields=True)
 

@@ -266,7 +266,7 @@ class _Run:
         taken = READER + outline.bytes + (0 if zeros is None else zeros.empty.nbytes)
         memory, parts = READER + self.memory, folder / PARTS
         source = parts, schema, spine, outline.observed, self.desired, store.read
-        cut = partial(partition_source, *source, zeros=zeros, reserved=taken)
+        cut = partial(partition_source, *source, zeros=zeros, reserved=taken, noise=self.settings.noise)
         try:
             cut(memory=min(memory, LARGEST + taken))
         except MemoryError:

@@ -34,12 +34,13 @@ from constraint_builders import Problem, Schema, Spine
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import EmptyCells, StructuralZeros
 from constraint_builders.description.layout import Layout
-from constraint_builders.description.noise import IndependentNoise
+from constraint_builders.description.noise import IndependentNoise, LawOrName
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.table import Table, TableNames, parse_table, read_desired
 from constraint_builders.estimability import lacks, undetermined_refusal
 from constraint_builders.measured import Measured
 from constraint_builders.schema_order import in_schema_order
+from noise_mechanisms.laws.named_laws import excess_kurtosis
 
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
 
@@ -140,6 +141,7 @@ def partition_source(
     memory: float | None = None,
     at: str | None = None,
     reserved: float = 0.0,
+    noise: LawOrName = "gaussian",
 ) -> Partitions:
     """Cut measurements that do not fit in memory into parts, whole or not at all.
 
@@ -165,6 +167,8 @@ def partition_source(
         Cut at this geolevel, each of its subtrees by itself, or below where `memory` demands it.
     reserved : float
         Bytes of the memory that others take.
+    noise : str or Law
+        The kind of noise, as in `Problem`: for the fit.
 
     Returns
     -------
@@ -193,7 +197,8 @@ def partition_source(
     open_at = partial(lacks, _TablesAlone.of(schema, spine, tables, variances))
     wanted = _desired(schema, spine, desired, names, tables, open_at)
     checked = tuple(own for own in tables if own not in wanted and open_at(*own) is None)
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), checked=checked)
+    excess = max((excess_kurtosis(noise, own) for own in variances), default=0.0)
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), checked=checked, excess=excess)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
         for (level, table), (_, name), own in zip(tables, names, given, strict=True)

@@ -155,7 +155,8 @@ def _summed_up(
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:
     """How measurements fit in the geounits that are the part's own, by their positions, (k,)."""
-    values, fit, numbers = claim.values or part.values, FitOfParts(), {own: i for i, own in enumerate(design.estimated)}
+    values, fit = claim.values or part.values, FitOfParts(excess=design.excess)
+    numbers = {own: i for i, own in enumerate(design.estimated)}
 
     def read(i: int, j: int, rows: Index, here: slice) -> tuple[Float, Float, Float, Float]:
         """Values, estimates, variances of noise and of estimates, (rows, ...) each, of a slice of the rows, (k,)."""

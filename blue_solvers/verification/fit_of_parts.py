@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -60,22 +60,23 @@ class Residual:
 
 @dataclass(frozen=True)
 class LotFit:
-    """All cells of a lot together: weighted squares, and what they are expected to be."""
+    """All cells of a lot together: weighted squares, what they are expected to be, and the noise's excess kurtosis."""
 
     statistic: float = 0.0
     expectation: float = 0.0
+    excess: float = field(default=0.0, kw_only=True)
 
     @property
     def z(self) -> float:
         """How many standard deviations the statistic is off, at least."""
         if self.expectation <= LEAST_CHECKED:
             return 0.0
-        return (self.statistic - self.expectation) / float(np.sqrt(2 * self.expectation))
+        return (self.statistic - self.expectation) / float(np.sqrt((2 + self.excess) * self.expectation))
 
 
 def _cancels(lot: LotFit) -> bool:
-    """Whether few cells leave no residuals but rounding."""
-    return lot.expectation <= FEW_SQUARES and lot.statistic <= ROUNDING * lot.expectation
+    """Whether few cells leave no residuals but rounding; more where the law has most noise at 0."""
+    return lot.expectation <= FEW_SQUARES * (1 + lot.excess) and lot.statistic <= ROUNDING * lot.expectation
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,19 @@ class TableFit(LotFit):
     noisy: int = 0
 
     def __add__(self, other: TableFit) -> TableFit:
-        return TableFit(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return TableFit(
+            self.statistic + other.statistic,
+            self.expectation + other.expectation,
+            self.checked + other.checked,
+            self.noisy + other.noisy,
+            excess=max(self.excess, other.excess),
+        )
 
     @property
     def p_value(self) -> float:
         """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
-        return of_chi_square(self.statistic, self.expectation) if self.expectation > LEAST_CHECKED else 1.0
+        known = self.expectation > LEAST_CHECKED
+        return of_chi_square(self.statistic, self.expectation, self.excess) if known else 1.0
 
 
 class FitByGeolevel(dict[str, TableFit]):
@@ -112,7 +120,7 @@ class FitByGeolevel(dict[str, TableFit]):
 
 @dataclass
 class FitOfParts:
-    """How measurements agree with their declared noise, taken for Gaussian; those of several parts are added by `+`.
+    """How measurements agree with their declared noise; those of several parts are added by `+`.
 
     Attributes
     ----------
@@ -121,17 +129,21 @@ class FitOfParts:
         The largest, first.
     geounit : GeounitFit or None
         That which is furthest from what is expected.
+    excess : float
+        The largest excess kurtosis of the noise: 0 is Gaussian, and 3 Laplace noise.
     """
 
     tables: dict[tuple[str, str], TableFit] = field(default_factory=dict)
     largest: list[Residual] = field(default_factory=list)
     geounit: GeounitFit | None = None
+    excess: float = 0.0
 
     def __add__(self, other: FitOfParts) -> FitOfParts:
         tables = {**self.tables, **{key: self.tables.get(key, TableFit()) + own for key, own in other.tables.items()}}
         largest = sorted([*self.largest, *other.largest], key=lambda own: -abs(own.residual))[:KEPT]
         geounits = [own for own in (self.geounit, other.geounit) if own is not None]
-        return FitOfParts(tables, largest, max(geounits, key=lambda own: abs(own.z), default=None))
+        furthest = max(geounits, key=lambda own: abs(own.z), default=None)
+        return FitOfParts(tables, largest, furthest, max(self.excess, other.excess))
 
     @property
     def statistic(self) -> float:
@@ -146,13 +158,14 @@ class FitOfParts:
     @property
     def p_value(self) -> float:
         """Two-sided: of a statistic as far from what is expected."""
-        return of_chi_square(self.statistic, self.degrees_of_freedom) if self.degrees_of_freedom else 1.0
+        degrees = self.degrees_of_freedom
+        return of_chi_square(self.statistic, degrees, self.excess) if degrees else 1.0
 
     @property
     def probability(self) -> float:
         """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
         checked = sum(own.checked for own in self.tables.values())
-        return of_largest(self.largest[0].residual, checked) if self.largest and checked else 1.0
+        return of_largest(self.largest[0].residual, checked, self.excess) if self.largest and checked else 1.0
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
@@ -164,7 +177,8 @@ class FitOfParts:
         """Whether nothing of this is too improbable; residuals of few cells, whole numbers, may all be 0."""
         alone = min(1 - 1e-16, *(own.p_value for own in self.tables.values() if not _cancels(own)), 1.0)
         of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-alone)))
-        together = 1.0 if _cancels(LotFit(self.statistic, self.degrees_of_freedom)) else self.p_value
+        every = LotFit(self.statistic, self.degrees_of_freedom, excess=self.excess)
+        together = 1.0 if _cancels(every) else self.p_value
         return min(together, self.probability, of_worst) >= DOUBTFUL
 
     @property
@@ -206,7 +220,7 @@ class FitOfParts:
                 sums[:, here] += self._add(geolevel, table.name, geocodes[here], *read(here))
         statistic, expectation = sums
         for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + 1e-300))[:1].tolist():
-            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i])
+            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i], excess=self.excess)
             if self.geounit is None or abs(own.z) > abs(self.geounit.z):
                 self.geounit = own
 
@@ -220,7 +234,8 @@ class FitOfParts:
         statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
         checked = redundancy > LEAST_CHECKED
         count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
-        own = TableFit(float(statistic.sum()), float(expectation.sum()), int(np.count_nonzero(checked)), count)
+        sums = float(statistic.sum()), float(expectation.sum()), int(np.count_nonzero(checked)), count
+        own = TableFit(*sums, excess=self.excess)
         self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
         cells = np.divide(squares, redundancy, out=np.full_like(squares, -1.0), where=checked).ravel()
         least = self.largest[-1].residual ** 2 if len(self.largest) == KEPT else 0.0
@@ -239,22 +254,29 @@ class FitOfParts:
         """As `from_json` reads it, and the verdict for other readers."""
         return {
             "fits": self.fits,
-            "tables": [[*key, *vars(own).values()] for key, own in self.tables.items()],
+            "tables": [
+                [*key, own.statistic, own.expectation, own.checked, own.noisy] for key, own in self.tables.items()
+            ],
             "largest": [asdict(own) for own in self.largest],
             "geounit": None if self.geounit is None else asdict(self.geounit),
+            "excess": self.excess,
         }
 
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> FitOfParts:
-        """What `to_json` gave."""
+        """What `to_json` gave; of Gaussian noise where it does not say."""
+        excess = said.get("excess", 0.0)
         return cls(
-            {(level, table): TableFit(*own) for level, table, *own in said["tables"]},
+            {(level, table): TableFit(*own, excess=excess) for level, table, *own in said["tables"]},
             [Residual(**own) for own in said["largest"]],
             None if said["geounit"] is None else GeounitFit(**said["geounit"]),
+            excess,
         )
 
 
-def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[int, slice], Float]) -> FitOfParts:
+def fit_of_geography(
+    problem: Problem, y: Float, x: Float, variances: Callable[[int, slice], Float], excess: float = 0.0
+) -> FitOfParts:
     """The fit of a whole problem on a spine or on areas.
 
     Parameters
@@ -264,8 +286,10 @@ def fit_of_geography(problem: Problem, y: Float, x: Float, variances: Callable[[
         Measured, and estimated.
     variances : callable
         Of the estimates of an observed table, by its number, at some of its geounits, (geounits, cells).
+    excess : float
+        The largest excess kurtosis of the noise, as `noise_mechanisms.laws.named_laws.excess_kurtosis` gives it.
     """
-    places, fit, by_geounit = problem.domain.places, FitOfParts(), problem.geounit_variances
+    places, fit, by_geounit = problem.domain.places, FitOfParts(excess=excess), problem.geounit_variances
 
     def read(i: int, rows: slice) -> Arrays:
         cut = problem.observed.block(i)

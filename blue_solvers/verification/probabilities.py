@@ -52,16 +52,33 @@ class FitOfCells(NamedTuple):
     z: float
 
 
-def of_chi_square(statistic: float, degrees: float) -> float:
-    """The probability, two-sided, of a statistic as far from what is expected."""
-    tails = (of(degrees, statistic) for of in (scipy.special.chdtrc, scipy.special.chdtr))
-    return min(1.0, 2 * float(min(tails)))
+def of_chi_square(statistic: float, degrees: float, excess: float = 0.0) -> float:
+    """The probability, two-sided, of a statistic as far from what is expected, by the noise's excess kurtosis.
+
+    The variance of the statistic is (2 + excess) times the degrees at most, and a gamma law's has that; above, one
+    noise may be as large by itself, and below, most may be 0.
+    """
+    even = 2 / (2 + excess)
+    above = float(scipy.special.chdtrc(even * degrees, even * statistic))
+    if excess:
+        by_one = statistic - degrees - np.sqrt(excess * degrees)
+        above += 2 * degrees * _of_one(np.sqrt(max(by_one, 0.0)), excess)
+    return min(1.0, 2 * min(above, float(scipy.special.chdtr(even * degrees, even * (statistic + excess)))))
 
 
-def of_largest(residual: float, checked: int) -> float:
-    """The probability of a residual as large among so many; Sidak's, never too small."""
+def of_largest(residual: float, checked: int, excess: float = 0.0) -> float:
+    """The probability of a residual as large among so many, by the noise's excess kurtosis; Sidak's, never too small.
+
+    Of Laplace noise of any variance, whole numbers too, and of its sums, which are nearer to the normal law.
+    """
+    own = max(float(scipy.special.ndtr(-abs(residual))), _of_one(residual, excess))
     with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
-        return float(-np.expm1(checked * np.log1p(-2 * scipy.special.ndtr(-abs(residual)))))
+        return float(-np.expm1(checked * np.log1p(-2 * min(own, 0.5))))
+
+
+def _of_one(residual: float, excess: float) -> float:
+    """The tail of noise with that kurtosis beyond the normal law's: exponential, as that of a law of Laplace's kind."""
+    return float(np.exp(-np.sqrt(6 / excess) * abs(residual))) if excess else 0.0
 
 
 def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:

@@ -46,6 +46,11 @@ class NoiseLaw(ABC):
         """What it adds on average, in counts."""
         return 0.0
 
+    @property
+    def excess_kurtosis(self) -> float:
+        """That of Gaussian noise, for which its tails are taken where a law says nothing else."""
+        return 0.0
+
     def impossible(self, figures: Float) -> Flags:
         """Which figures, (...), no count leads to."""
         return np.zeros(np.shape(figures), dtype=bool)

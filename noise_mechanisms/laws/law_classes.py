@@ -51,6 +51,11 @@ class LaplaceNoise(Law):
     def _parameter(self) -> float:
         return self.scale
 
+    @property
+    def excess_kurtosis(self) -> float:
+        """3, and of whole numbers one by the variance more."""
+        return 3.0 + self.discrete / self.variance
+
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
         return opendp_measurement("laplace", "i64" if self.discrete else "f64", self.scale)
 
@@ -116,6 +121,15 @@ class DiscreteGaussian(GaussianNoise, DiscreteLaw):
     def variance(self) -> float:
         """The exact variance: a theta series, summed directly or after Poisson summation."""
         return float(theta_variance(np.array([self.sigma2]))[0])
+
+    @property
+    def excess_kurtosis(self) -> float:
+        """Less than 1e-15 from sigma2 = 3 on, and one by the variance where that is small."""
+        if self.sigma2 >= 3:
+            return 0.0
+        k = np.arange(-40.0, 41.0)
+        second, fourth = (float(self.pmf(k) @ k**power) for power in (2, 4))
+        return fourth / second / second - 3
 
     def _log_probability(self, k: Float) -> Float:
         """Log of exp(-k^2 / (2 sigma2)) / theta, in the shape of k."""

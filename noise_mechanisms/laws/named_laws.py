@@ -149,6 +149,12 @@ def variance_of(name: str, scale: float) -> float:
     return positive_number(kind(number).variance, f"{name}: the variance of scale {number:g}")
 
 
+def excess_kurtosis(name: LawOrName, variances: Float) -> float:
+    """The largest that noise of some variances, (n,), has, never below 0; 0 exact and ``inf`` not measured."""
+    least = float(variances.min(initial=np.inf, where=variances > 0))
+    return max(0.0, kind_of(name).from_variance(least).excess_kurtosis) if np.isfinite(least) else 0.0
+
+
 def draw(name: LawOrName, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Float:
     """Draw independent noise for cells of differing variances, simulation only: not differentially private.
 

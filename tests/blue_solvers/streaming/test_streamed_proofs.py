@@ -145,6 +145,22 @@ def test_a_streamed_release_is_proved_and_tested(tmp_path: Path, seed: int) -> N
     }
 
 
+def test_fits_of_folders_know_the_law(tmp_path: Path) -> None:
+    """Its kurtosis is that of the least noise, in memory and streamed."""
+    release = tmp_path / "release"
+    invented_release(release, 0)
+    text = (release / "settings.toml").read_text()
+    (release / "settings.toml").write_text(text.replace("discrete_gaussian", "discrete_laplace"))
+    problem = read_noisy_measurements(release, read_settings(release / "settings.toml")).problem
+    for name, memory in (("whole", []), ("streamed", ["--memory", str(int(TIGHT))])):
+        assert main(["estimate", str(release), "--out", str(tmp_path / name), *memory]) == 0
+        fit = Result(tmp_path / name).proof.fit
+        assert fit.excess == pytest.approx(3 + 1 / problem.variances[problem.variances > 0].min())
+        assert {own.excess for own in (*fit.tables.values(), fit.geounit)} == {fit.excess}
+    parts = partition(tmp_path / "parts", problem, np.zeros(problem.observed.size), at="County")
+    assert parts.design.excess == fit.excess
+
+
 def test_a_wrong_estimate_is_not_called_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     invented_release(tmp_path / "release", 0)
     settings = read_settings(tmp_path / "release" / "settings.toml")

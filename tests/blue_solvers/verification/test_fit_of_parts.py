@@ -6,10 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blue_solvers import blue
+from blue_solvers.results.proof import StoredProof
 from blue_solvers.verification import FitOfParts, fit_of_geography, fit_of_parts
 from blue_solvers.verification.fit_of_parts import Residual, TableFit
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem, Schema, Spine
+from noise_mechanisms import add_noise
+from noise_mechanisms.laws import draw
+from noise_mechanisms.laws.named_laws import excess_kurtosis
 from tests.helpers.spines import consistent_measurements, spine_problems
 
 
@@ -70,6 +74,56 @@ def test_whole_noise_that_happens_to_cancel_fits(variance: float) -> None:
     assert found.fits
     assert not (found + FitOfParts({("County", "total"): TableFit(60.0 * 0.2, 60.0, 60, 60)})).fits
     assert not FitOfParts({("US", "total"): TableFit(0.0, 30.0, 30, 30)}).fits
+
+
+TRACTS = 1_000
+
+
+def test_laplace_noise_of_many_cells_fits_and_planted_errors_do_not() -> None:
+    """Ages are known far better by their cells, so that residuals have the tail of one noise."""
+    spine = Spine([-1, *[0] * TRACTS], ["State", *["Tract"] * TRACTS])
+    tables = {level: {"age": 100.0, "sex * age": 1.0} for level in spine.levels}
+    for law, off in (("laplace", 60), ("discrete_laplace", 60), ("discrete_gaussian", 20)):
+        problem = Problem(Schema({"sex": 2, "age": 5}), tables, spine=spine, noise=law)
+        P, excess = blue(problem), excess_kurtosis(law, problem.variances)
+        spread, ages = P.variances_by_table().of, problem.observed.slice(("Tract", "age"))
+        for seed in range(10):
+            y = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
+            half, twice, one = y.copy(), y.copy(), y.copy()
+            half[ages] /= 2
+            twice[ages] *= np.sqrt(2)
+            one[ages.start + 7] += 10 * off
+            for own, is_right in ((y, True), (half, False), (twice, False), (np.sqrt(2) * y, False), (one, False)):
+                fit = fit_of_geography(problem, own, P @ own, spread, excess)
+                assert fit.fits == is_right, (law, seed)
+            assert (fit.largest[0].geocode, fit.largest[0].cell) == (problem.spine.geocodes[2], 2)
+
+
+@pytest.mark.parametrize(("degrees", "draws"), [(1, 200_000), (5, 200_000), (60, 200_000), (200, 50_000)])
+@pytest.mark.parametrize("law", ["laplace", "discrete_laplace", "discrete_gaussian"])
+def test_probabilities_of_squares_are_not_too_small(law: str, degrees: int, draws: int) -> None:
+    """Whatever their number and the variance of whole noise: little more than one in ten thousand, twice."""
+    for variance in (0.25, 4.0):
+        squares = np.zeros(draws)
+        for i in range(degrees):
+            squares += draw(law, np.full(draws, variance), i) ** 2 / variance
+        excess = excess_kurtosis(law, np.array([variance]))
+        far = 5 + draws // 2_500  # of whole Gaussian noise of variance .25 three in ten thousand are too close
+        for own in np.sort(squares)[[far, -far]].tolist():
+            lot = TableFit(own, float(degrees), degrees, degrees, excess=excess)
+            assert FitOfParts({("US", "a"): lot}, excess=excess).fits
+
+
+def test_stored_fits_that_say_no_kurtosis_are_of_gaussian_noise() -> None:
+    fit = FitOfParts({("US", "a"): TableFit(170.0, 100.0, 100, 100, excess=3.0)}, excess=3.0)
+    assert fit.fits
+    assert fit.tables["US", "a"].z == pytest.approx(70 / np.sqrt(500))
+    said = StoredProof(fit=fit).to_json()
+    assert StoredProof.from_json(said).fit == fit
+    del said["fit"]["excess"]
+    former = StoredProof.from_json(said).fit
+    assert former.excess == former.tables["US", "a"].excess == 0
+    assert not former.fits
 
 
 def test_residuals_of_nought_are_as_likely_as_any() -> None:
