@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import or_
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -19,7 +19,12 @@ from constraint_builders.files.tabulated_places import PlacesInPart
 OF_TABLE: Any = tuple[str, str, float, float, int, int]
 FIT: Any = msgspec.defstruct(  # as `FitOfParts.to_json` gives it
     "FIT",
-    [("tables", list[OF_TABLE]), ("largest", list[Residual]), ("geounit", GeounitFit | None), ("excess", float, 0.0)],
+    [
+        ("tables", list[OF_TABLE]),
+        ("largest", list[Residual]),
+        ("geounit", GeounitFit | None),
+        ("excess", Annotated[float, msgspec.Meta(ge=0)], 0.0),
+    ],
 )
 CERTIFICATE: Any = msgspec.defstruct("CERTIFICATE", [*get_type_hints(Certificate).items()], forbid_unknown_fields=True)
 

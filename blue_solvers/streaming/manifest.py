@@ -80,6 +80,7 @@ class Manifest(msgspec.Struct):
             ("variables of structural zeros", _are_different(design.zero_axes) and zero_axes <= {*axes}),
             ("kinds of structural zeros", len(design.zero_kinds) == size > 0),
             ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds) >= -1),
+            ("kurtoses", design.excess >= 0),
             ("exact combinations", design.combinations is None or design.combinations.are_sound(design.equal_to)),
             ("exact combinations", design.combinations is None or keys <= design.combinations.moved.keys()),
             ("parts", _are_different([part.name for part in (*self.parts, self.top)]) and self.top.name == TOP),

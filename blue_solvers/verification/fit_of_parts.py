@@ -269,7 +269,7 @@ class FitOfParts:
         return cls(
             {(level, table): TableFit(*own, excess=excess) for level, table, *own in said["tables"]},
             [Residual(**own) for own in said["largest"]],
-            None if said["geounit"] is None else GeounitFit(**said["geounit"]),
+            None if said["geounit"] is None else GeounitFit(**(said["geounit"] | {"excess": excess})),
             excess,
         )
 
