@@ -13,9 +13,10 @@ from blue_solvers.operator import estimate
 from blue_solvers.solvers import SolverName
 from blue_solvers.verification import Fit, FitOfParts
 from blue_solvers.verification.fit_of_parts import DOUBTFUL
-from blue_solvers.verification.probabilities import Outlier, of_largest
+from blue_solvers.verification.probabilities import Outlier, of_chi_square, of_largest
 from constraint_builders import Problem
 from noise_mechanisms.laws import PublishedCount, kind_of
+from noise_mechanisms.laws.named_laws import excess_kurtosis
 
 FEW_DEGREES = 50  # up to which sums of whole numbers are far from normal
 MISFIT = "DOES NOT FIT the noise that is declared"
@@ -64,7 +65,7 @@ def verdict(fit: Fit) -> Verdict:
     """
     if not fit.degrees_of_freedom:
         return Verdict.UNTESTED
-    if fit.p_value_beyond < DOUBTFUL:
+    if _p_value(fit) < DOUBTFUL:
         if fit.statistic >= fit.degrees_of_freedom:
             return Verdict.CONTRADICTORY
         return Verdict.FITS if fit.statistic >= _without_zeros(fit) else Verdict.TOO_CLOSE
@@ -79,6 +80,15 @@ def _alone(fit: Fit, worst: Outlier) -> float:
     if fit.replicates is None or size <= fit.replicates.largest.max():
         return worst.probability
     return min(worst.probability, of_largest(size, fit.checked))
+
+
+def _p_value(fit: Fit) -> float:
+    """The p-value by which a fit is judged: without replicates by the kurtosis of the law."""
+    noise = fit.problem.noise
+    if fit.replicates is not None or noise.covariance is not None:
+        return fit.p_value_beyond
+    excess = excess_kurtosis(noise.law, fit.variances)
+    return of_chi_square(fit.statistic, fit.degrees_of_freedom, excess)
 
 
 def _without_zeros(fit: Fit) -> float:
@@ -105,7 +115,7 @@ def shown_fit(est: Estimate) -> Fit:
 def explained(fit: Fit) -> str:
     """What the verdict on a fit means, and what else than wrong variances may be behind it."""
     word, law = verdict(fit), fit.problem.noise.law
-    if word == Verdict.FITS and fit.p_value_beyond < DOUBTFUL and fit.statistic < fit.degrees_of_freedom:
+    if word == Verdict.FITS and _p_value(fit) < DOUBTFUL and fit.statistic < fit.degrees_of_freedom:
         return f"{Verdict.TOO_CLOSE.explained}, as many small counts do: 0 is published as it is by {law!r}"
     return word.explained
 

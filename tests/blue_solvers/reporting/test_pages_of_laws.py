@@ -173,3 +173,15 @@ def test_figures_are_shown_as_they_were_published(law: NoiseLaw, tmp_path: Path)
     moved = tables["largest adjustments"]
     np.testing.assert_allclose(moved["estimate"] - moved["measured"] + law.mean, moved["adjustment"])
     assert any(f"on average, {law.mean:.4g}, is taken off" in own.sentences[-1] for own in page.sections)
+
+
+@pytest.mark.parametrize("seed", [102, 425, 860, *range(5)])
+def test_laplace_noise_of_many_figures_is_judged_by_its_kurtosis(seed: int) -> None:
+    """The first three are off as one of ten thousand Gaussian ones is."""
+    problem = Problem(Schema({"a": 60, "b": 2}), {"a": 100.0, "a * b": 1.0}, noise="laplace")
+    y = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
+    for factor, word in ((1.0, Verdict.FITS), (3.0, Verdict.CONTRADICTORY), (0.3, Verdict.TOO_CLOSE)):
+        fit = shown_fit(estimate(problem, factor * y))
+        assert fit.degrees_of_freedom > FEW_DEGREES
+        assert verdict(fit) == word
+        assert explained(fit) == word.explained
