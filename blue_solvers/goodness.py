@@ -107,7 +107,7 @@ def shown_fit(est: Estimate) -> Fit:
     fit, noise = est.goodness_of_fit(draws=0), est.problem.noise
     if noise.law == "gaussian" or noise.covariance is not None or not 0 < fit.degrees_of_freedom <= FEW_DEGREES:
         return fit
-    if isinstance(noise.law, str) and verdict(fit) == Verdict.FITS:
+    if isinstance(noise.law, str) and fit.p_value >= DOUBTFUL and verdict(fit) == Verdict.FITS:
         return fit
     return est.goodness_of_fit(rng=0)  # of whole numbers it is often exactly 0
 
