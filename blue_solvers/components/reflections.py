@@ -33,9 +33,14 @@ class Basis:
     def __init__(self, groupings: Sequence[Grouping]) -> None:
         orders = [(axis, g.order) for axis, g in enumerate(groupings, 1)]
         self._ordered = [(axis, order) for axis, order in orders if (np.diff(order) < 0).any()]
-        self._axes = [(axis, g) for axis, g in enumerate(groupings, 1) if g.has_contrasts]
-        self._sizes = np.concatenate([np.zeros(0, dtype=np.intp), *(g.sizes for _, g in self._axes)])
-        self._steps: dict[tuple[int, ...], Integers] = {}
+        axes = [(axis, g) for axis, g in enumerate(groupings) if g.has_contrasts]
+        self._sizes = np.concatenate([np.zeros(0, dtype=np.intp), *(g.sizes for _, g in axes)])
+        levels, firsts = [g.levels for g in groupings], np.cumsum([0, *(g.sizes.size for _, g in axes)])
+        steps = [
+            (prod(levels[:axis]), g.levels, prod(levels[axis + 1 :]), first, g.sizes.size)
+            for (axis, g), first in zip(axes, firsts, strict=False)
+        ]
+        self._steps = np.array(steps)  # of arrays of one column, as `reflect_axes` takes them
 
     def to_slots(self, block: Float) -> None:
         """From cells along every level, (G, ..., K), in their place."""
@@ -52,21 +57,8 @@ class Basis:
     def _reflect(self, block: Float) -> None:
         """Reflect along every axis of (G, ..., K), in its place."""
         assert block.flags.c_contiguous  # otherwise the reshape below would be a copy
-        if block.size and self._axes:
-            reflect_axes(block.reshape(len(block), -1), self._steps_of(block.shape[1:]), self._sizes)
-
-    def _steps_of(self, shape: tuple[int, ...]) -> Integers:
-        """The axes of an array of a shape, as `reflect_axes` takes them."""
-        if shape not in self._steps:
-            counts = [g.sizes.size for _, g in self._axes]
-            firsts = np.cumsum([0, *counts])
-            self._steps[shape] = np.array(
-                [
-                    (prod(shape[: axis - 1]), shape[axis - 1], prod(shape[axis:]), first, count)
-                    for (axis, _), first, count in zip(self._axes, firsts, counts, strict=False)
-                ]
-            )
-        return self._steps[shape]
+        if block.size and len(self._steps):
+            reflect_axes(block.reshape(len(block), -1), self._steps * (1, 1, block.shape[-1], 1, 1), self._sizes)
 
 
 def reflect_axes_in_numpy(arrays: Float, axes: Integers, sizes: Integers) -> None:
@@ -84,14 +76,10 @@ def reflect_axes_in_numpy(arrays: Float, axes: Integers, sizes: Integers) -> Non
         for group, size in enumerate(sizes[first : first + count].tolist()):
             if size > 1:
                 start, stop = stop, stop + size - 1
-                _reflect_in_numpy(flat[:, start:stop], flat[:, levels - count + group], size)
-
-
-def _reflect_in_numpy(others: Float, last: Float, size: int) -> None:
-    """One reflection of a group: all cells but one, (runs, size - 1, after), and the last, (runs, after)."""
-    coordinate = (others.sum(axis=1) + last) / np.sqrt(size)
-    others += ((last - coordinate) / (np.sqrt(size) - 1))[:, None]
-    last[...] = coordinate
+                others, last = flat[:, start:stop], flat[:, levels - count + group]
+                coordinate = (others.sum(axis=1) + last) / np.sqrt(size)
+                others += ((last - coordinate) / (np.sqrt(size) - 1))[:, None]
+                last[...] = coordinate
 
 
 @compiled(reference=reflect_axes_in_numpy, inline=False)
