@@ -12,7 +12,7 @@ from blue_solvers.errors import ConvergenceError, Refusal, UnsupportedProblemErr
 from constraint_builders import Problem
 from constraint_builders.arrays import inverse_order
 from constraint_builders.relations.equations import UnsolvableError
-from constraint_builders.schema_order import SchemaOrder, in_schema_order
+from constraint_builders.schema_order import in_schema_order
 
 
 class Solver(ABC):
@@ -171,10 +171,18 @@ class Solver(ABC):
         reason = self._reason(plain, problem.noise.is_shared)
         if reason is not None:
             raise UnsupportedProblemError(reason)
+        ordered = order.problem
         try:
-            return self._prepared(problem, order, plain)
+            prepared = self.plan(plain)
+            if plain is not ordered:
+                same = plain.desired.names == plain.observed.names
+                prepared = SharedNoiseEstimate(ordered, prepared, prepared if same else self.plan(plain.observing()))
         except UnsolvableError as error:
             raise UnsupportedProblemError(str(error)) from None
+        if ordered is problem:
+            return prepared
+        layouts = (problem.observed, order.observed), (problem.desired, order.desired)
+        return InOtherLayout(problem, prepared, *(inverse_order(turn, own.size) for own, turn in layouts))
 
     def _reason(self, plain: Problem, is_shared: bool) -> str | None:
         """Why it does not take a problem, of which this is the plain one, as far as that shows without the work."""
@@ -185,17 +193,6 @@ class Solver(ABC):
             why = "its covariance is singular: combinations of cells without noise are known exactly"
             return Refusal(why, "use solver='dense'")
         return self.refusal(plain)
-
-    def _prepared(self, problem: Problem, order: SchemaOrder, plain: Problem) -> Prepared:
-        """Plan the plain problem, and make of that the estimate of any."""
-        ordered, prepared = order.problem, self.plan(plain)
-        if plain is not ordered:
-            same = plain.desired.names == plain.observed.names
-            prepared = SharedNoiseEstimate(ordered, prepared, prepared if same else self.plan(plain.observing()))
-        if ordered is problem:
-            return prepared
-        layouts = (problem.observed, order.observed), (problem.desired, order.desired)
-        return InOtherLayout(problem, prepared, *(inverse_order(turn, own.size) for own, turn in layouts))
 
 
 @dataclass(frozen=True)

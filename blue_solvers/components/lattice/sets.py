@@ -207,14 +207,9 @@ def submasks(mask: int) -> Iterator[int]:
 
 def bits(mask: int) -> list[int]:
     """The elements of a set as sets of one, increasing."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low)
-        mask ^= low
-    return found
+    return [1 << number for number in places(mask)]
 
 
 def places(mask: int) -> list[int]:
     """The numbers of the elements of a set, increasing."""
-    return [bit.bit_length() - 1 for bit in bits(mask)]
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]

@@ -32,7 +32,6 @@ class StepList:
     steps: Integers
     factors: Float
     beside: slice = field(default_factory=lambda: slice(0))
-    _known: dict[int, Integers] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, steps: Integers, factors: Float | float = 1.0) -> StepList:
@@ -41,9 +40,7 @@ class StepList:
 
     def of_several(self, count: int) -> Integers:
         """Steps between the tables of so many places, which lie together, before the first of a table's axes."""
-        if count not in self._known:
-            self._known[count] = self.steps * np.array([1, *[count] * 3, *[1] * (self.steps.shape[1] - 4)])
-        return self._known[count]
+        return self.steps * np.array([1, *[count] * 3, *[1] * (self.steps.shape[1] - 4)])
 
     @property
     def table(self) -> Integers:
@@ -66,17 +63,12 @@ class StepList:
 
 
 def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
-    """Rows by their columns, the second of numbers, the others of such or of one number."""
-    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.intp)
-    for place, own in enumerate(columns):
-        rows[:, place] = own
-    return rows
+    """Rows by their columns, of numbers or of one number."""
+    return np.stack(np.broadcast_arrays(*columns), axis=1)
 
 
 def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:
     """Both, (rows, 10) that are and (others, 10), in order of tables or, if `sign` is -1, of the last one first."""
-    if not len(others):
-        return rows
     both = np.concatenate([rows, others])
     return both[np.argsort(sign * both[:, TABLE], kind="stable")]
 

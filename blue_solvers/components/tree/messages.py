@@ -143,9 +143,7 @@ def add(left: Message, right: Message) -> Message:
     if not any(own.any() for own in (left.unknown, right.unknown, left.exact, right.exact)):
         root, inverse = compress_and_invert(left.root, right.root)
         return Message(root, inverse, left.unknown, left.exact)
-    unknown = (
-        range_projector(left.unknown + right.unknown) if (left.unknown.any() or right.unknown.any()) else left.unknown
-    )
+    unknown = range_projector(left.unknown + right.unknown)
     exact = complement(range_projector(complement(left.exact) + complement(right.exact)))
     finite = complement(unknown, exact)
     padding = _as_large([left.root, right.root]) * complement(finite)

@@ -103,8 +103,7 @@ def _work(plan: TreePlan, division: Division) -> tuple[float, float, float]:
         seconds += SECONDS_A_STEP * (classes.size + above.size)
         most = max(most, MATRICES * ((above**2).sum() / 2 + piece.size**2))
     if division.size <= PUT_TOGETHER:
-        seeing = sum(
-            level.class_count * division.seeing.get(t.name, 0) for level in plan.levels for _, t in level.tables
-        )
+        rows = {name: frame.length for name, frame in division.frames.items()}
+        seeing = sum(level.class_count * rows.get(t.name, 0) for level in plan.levels for _, t in level.tables)
         kept += division.size * (seeing + (plan.parents.size + plan.pair_parent.size) * division.size)
     return kept, seconds, most

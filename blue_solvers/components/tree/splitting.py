@@ -115,24 +115,21 @@ class Division:
     pieces : list of Piece
     is_whole : bool
         Whether its one piece is all of it, in no coordinates but its own.
-    seeing : dict of str to int
-        Rows of the tables that see the component.
     coordinates : Coordinates
         Of all pieces among the group sums.
     frames : dict of str to Coordinates
-        The same among the rows of every table.
+        The same among the rows of every table that sees the component.
     """
 
     def __init__(self, tables: Mapping[str, Axes], size: int, pieces: Sequence[Piece], is_whole: bool) -> None:
         self.size, self.pieces = size, list(pieces)
-        self.seeing = {name: prod(map(len, axes)) for name, axes in tables.items()}
         for place, piece in enumerate(pieces):
             piece.place = place
         self.coordinates = Coordinates(size, {own.place: (own.basis, own.size) for own in pieces}, is_whole)
         self.frames: dict[str, Coordinates] = {}
-        for name, rows in self.seeing.items():
+        for name, axes in tables.items():
             told = {own.place: (own.frames[name], len(own.rows[name])) for own in pieces if name in own.rows}
-            self.frames[name] = Coordinates(rows, told, is_whole)
+            self.frames[name] = Coordinates(prod(map(len, axes)), told, is_whole)
 
 
 def split(tables: Mapping[str, Axes], kinds: Index) -> Division:
