@@ -106,7 +106,8 @@ class TableMap:
                 self.sums.append(np.eye(own.sizes.size))
             else:
                 cells = np.array(schema.groups_of(factor)) if factor else np.zeros(own.levels, dtype=np.intp)
-                self.sums.append(own.sums_to(cells) * np.sqrt(own.sizes))
+                self.sums.append(np.zeros((cells.max() + 1, own.sizes.size)))
+                self.sums[-1][cells, own.groups] = np.sqrt(own.sizes)[own.groups]
                 self.axes.append(Grouping(own.axis, np.arange(len(self.sums[-1]))))
         summed = {place for place, own in enumerate(self.axes) if not own.has_contrasts}
         self.seen = [i for i, own in enumerate(components) if not any(own.contrasts[place] for place in summed)]

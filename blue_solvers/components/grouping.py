@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraint_builders import Schema
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Integers
 from constraint_builders.description.table import Table, factors_of
 
 Axes = tuple[int, ...]  # of a table, in increasing order
@@ -58,12 +58,6 @@ class Grouping:
         last[self.groups] = np.arange(self.levels)  # the last one stays
         others = np.setdiff1d(np.arange(self.levels), last)
         return np.concatenate([others[np.argsort(self.groups[others], kind="stable")], last])
-
-    def sums_to(self, cells: NDArray[np.intp]) -> Float:
-        """The 0/1 matrix, (cells, r), that sums groups to cells of a coarser factor, given that of every level."""
-        sums = np.zeros((cells.max() + 1, self.sizes.size))
-        sums[cells, self.groups] = 1
-        return sums
 
 
 @lru_cache(maxsize=8)

@@ -160,9 +160,10 @@ def reflect(work: Float, order: Index) -> None:
 
 def kronecker(matrices: list[Float]) -> Float:
     """Kronecker product of any number of matrices, 2-d; (1, 1) of none."""
-    result = np.ones((1, 1))
-    for matrix in matrices:
-        result = np.kron(result, matrix)
+    result = matrices[0] if matrices else np.ones((1, 1))
+    for matrix in matrices[1:]:
+        shape = len(result) * len(matrix), result.shape[1] * matrix.shape[1]
+        result = (result[:, None, :, None] * matrix[None, :, None, :]).reshape(shape)
     return result
 
 

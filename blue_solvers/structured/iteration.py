@@ -116,8 +116,6 @@ class NearestStructuredEstimate(Prepared):
     def _measure_noise(self, used: Flags) -> None:
         """Products with Sigma^-1, with Sigma of the cells kept, and how variances of those `used`, (n,), compare."""
         problem, squares = self.problem, self._deviations[:, 0] ** 2
-        self._weigh: Product
-        self._spread_noise: Product
         ratios = problem.variances[used] / squares[used]
         self._greatest, self._least = float(ratios.max(initial=1.0)), float(ratios.min(initial=1.0))
         # Size of a residual, over its length in the structured noise, that rounding alone may make:

@@ -63,8 +63,11 @@ class StepList:
 
 
 def rows_of_columns(*columns: Sequence[int] | Integers | int) -> Integers:
-    """Rows by their columns, of numbers or of one number."""
-    return np.stack(np.broadcast_arrays(*columns), axis=1)
+    """Rows by their columns, the second of numbers, the others of such or of one number."""
+    rows = np.empty((np.size(columns[1]), len(columns)), dtype=np.intp)
+    for place, own in enumerate(columns):
+        rows[:, place] = own
+    return rows
 
 
 def in_order_of_tables(rows: Integers, others: Integers, sign: int) -> Integers:

@@ -212,17 +212,13 @@ def _go_listed(
 
 
 def _sum(flat: Float, first: Count, levels: Count, after: Count, out: Float, place: Count, size: Count) -> None:
-    """Write sums over the levels of many cells after an axis in `flat`, 1-d, to `out`, 1-d: two levels at once."""
+    """Write sums over the levels of many cells after an axis in `flat`, 1-d, to `out`, 1-d."""
     for i in range(size):
         out[place + i] = flat[first + i]
-    if levels % np.uint64(2) == 0:
+    for _ in range(levels - np.uint64(1)):
         first += after
         for i in range(size):
             out[place + i] += flat[first + i]
-    for _ in range((levels - np.uint64(1)) // np.uint64(2)):
-        one, first = first + after, first + after + after
-        for i in range(size):
-            out[place + i] += flat[one + i] + flat[first + i]
 
 
 @in_any_order

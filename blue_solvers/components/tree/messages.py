@@ -228,8 +228,6 @@ def range_projector(matrix: Float, scale: Float | float = 1.0) -> Float:
 def complement(*projectors: Float) -> Float:
     """Projectors on what is orthogonal to some subspaces, these to one another; exactly 0 where nothing is."""
     identity = np.eye(projectors[0].shape[-1])
-    if not any(own.any() for own in projectors):
-        return np.broadcast_to(identity, projectors[0].shape)
     rest = identity - sum(projectors)
     return np.where(trace(rest)[..., None, None] < 0.5, 0.0, rest)
 
