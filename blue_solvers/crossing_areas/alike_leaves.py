@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,7 +129,7 @@ class AlikeLeaves(Components):
         others, results = self._split(self._problem.desired, X)
         by_parent = [sums_of_rows(self._adding, own) for own in leaves.values()]
         sums = dict(zip(leaves, (own[1:] for own in by_parent), strict=True))
-        above, gap = self._above.apply_checked(_vector(self._sums.observed, given | sums))
+        above, gap = self._above.apply_checked(self._sums.observed.vector(given | sums))
         found = self._sums.desired.tables(above)
         for name, own in others.items():
             own[...] = found[name]
@@ -158,13 +158,8 @@ class AlikeLeaves(Components):
         found = self._sums.desired.tables(self._above.variances())
         for name, given_sum in self._leaves.desired.tables(self._below.variances()).items():
             found[name] = given_sum + (found[name].T / self._squares).T[self._kinds]
-        return _vector(self._problem.desired, found).ravel()
-
-
-def _vector(layout: Layout, tables: Mapping[Any, Float]) -> Float:
-    """The tables of a layout, each of areas, (n, ..., K), one after the other, (n, K)."""
-    sizes = zip(layout.names, layout.sizes.tolist(), strict=True)
-    return np.concatenate([tables[name].reshape(size, -1) for name, size in sizes])
+        desired = self._problem.desired
+        return desired.vector({name: found[name] for name in desired.names})
 
 
 def form_of_areas(problem: Problem) -> Components:
