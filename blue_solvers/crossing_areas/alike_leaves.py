@@ -72,9 +72,11 @@ class AlikeLeaves(Components):
         Whose areas are the leaves.
     kinds : ndarray of int, (leaves,)
         Which of them are alike; see `alike_leaves`.
+    finest : str
+        The table of theirs that holds all others.
     """
 
-    def __init__(self, problem: Problem, layer: str, kinds: Index) -> None:
+    def __init__(self, problem: Problem, layer: str, kinds: Index, finest: str) -> None:
         self._problem, self._layer, self._kinds, self._of_sums = problem, layer, kinds, f"sums of {layer}"
         first, counts = np.unique(kinds, return_index=True, return_counts=True)[1:]
         self._adding = sparse.csr_array((np.ones(kinds.size), (1 + kinds, np.arange(kinds.size))))
@@ -87,9 +89,6 @@ class AlikeLeaves(Components):
         layers = {
             name: areas.layer(name).incidence[:, first] for name in areas.levels[:-1] if name in {*given, *wanted}
         }
-        tables = zip(problem.observed_tables, names[0], strict=True)
-        whole = (own for own, name in tables if name[0] == layer and set(own.factors) <= set(schema.names))
-        finest = max(whole, key=lambda own: own.size).name
         named = zip(problem.desired_tables, names[1], strict=True)
         self._finest = next((name for own, name in named if (own.name, name[0]) == (finest, layer)), (layer, finest))
         places = Areas(counts.size, layers | ({layer: np.arange(counts.size)} if layer in layers else {}))
@@ -168,12 +167,13 @@ def form_of_areas(problem: Problem) -> Components:
     return AreaForm(problem) if alike is None else AlikeLeaves(problem, *alike)
 
 
-def alike_leaves(problem: Problem) -> tuple[str, Index] | None:
+def alike_leaves(problem: Problem) -> tuple[str, Index, str] | None:
     """The layer of all leaves, and which of them are alike, (leaves,), kinds in order of their first; None if few are.
 
     It is the one layer of leaves that is measured and wanted, of which one measured table, without recodes, holds all
-    others. Beside solving for all areas an apply takes .42 of the CPU time for a state's blocks with a second
-    partition, 18 of a kind, at 16 cells each (730,000 cells), and .27 at 2,016. Of invented areas of 16 and 384 cells:
+    others, and is named last. Beside solving for all areas an apply takes .42 of the CPU time for a state's blocks with
+    a second partition, 18 of a kind, at 16 cells each (730,000 cells), and .27 at 2,016. Of invented areas of 16 and
+    384 cells:
 
     ==================  ============  ===========  ==========
     cells               18 of a kind  4            2
@@ -195,12 +195,13 @@ def alike_leaves(problem: Problem) -> tuple[str, Index] | None:
     pairs = zip(problem.desired_levels, problem.desired_tables, strict=True)
     wanted = [table for level, table in pairs if level == of_leaves[0]]
     schema, noise = problem.domain.schema, np.array([equal_variances(problem)[i] for i in numbers])
-    whole = [own for own in measured if set(own.factors) <= set(schema.names)]
-    if not (wanted and any(all(refines(schema, own, other) for other in measured + wanted) for own in whole)):
+    whole = (own for own in measured if set(own.factors) <= set(schema.names))
+    finest = next((own.name for own in whole if all(refines(schema, own, other) for other in measured + wanted)), "")
+    if not (wanted and finest):
         return None
     others = [areas.leaves_of(level) for level in levels if level != of_leaves[0]]
     kinds = kinds_of_rows(sparse.csc_array(sparse.vstack([*others, sparse.csr_array(noise)])))
-    return None if LEAST_ALIKE * (kinds.max() + 1) > kinds.size else (areas.levels[of_leaves[0]], kinds)
+    return None if LEAST_ALIKE * (kinds.max() + 1) > kinds.size else (areas.levels[of_leaves[0]], kinds, finest)
 
 
 def exact_form_of_areas(problem: Problem, known: Index = NO_CELLS) -> Components:

@@ -13,12 +13,13 @@ from itertools import product
 from math import prod
 
 import numpy as np
+from scipy import sparse
 
 from blue_solvers.components.component_products import Component, TableMap
 from blue_solvers.components.grouping import Grouping, groupings_of
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.components.tree.splitting import Axes, Division, split
-from constraint_builders.arrays import Flags, Float, Index, as_slice
+from constraint_builders.arrays import Flags, Float, Index, as_slice, kinds_of_rows
 from constraint_builders.description.table import Table, factors_of, make_table
 
 DesignKey = tuple[tuple[int, ...], tuple[tuple[str, float], ...]]
@@ -160,9 +161,8 @@ class TreePlan:
             return np.arange(min(rows.size, 1)), np.zeros(rows.size, dtype=np.intp)
         if sum(component.size**2 for component in self.components) == 1:
             return np.arange(rows.size), np.arange(rows.size)
-        _, first, own = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
-        order = np.argsort(first)  # as geounits lie, so that neighbours have coefficients that lie together
-        return first[order], np.argsort(order)[own.ravel()]
+        kinds = kinds_of_rows(sparse.csc_array(np.stack(columns)))  # numbered as they come: neighbours lie together
+        return np.unique(kinds, return_index=True)[1], kinds
 
     def _pair(self) -> None:
         """Number the pairs (parent, class of child)."""

@@ -195,8 +195,8 @@ def test_which_leaves_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike_module, "LEAST_CELLS", 0)
     assert alike_leaves(many) is None  # two of a kind, which take longer so
     monkeypatch.setattr(alike_module, "LEAST_ALIKE", 2)
-    layer, kinds = alike_leaves(many) or ("", np.zeros(0))
-    assert layer == "Leaf"
+    layer, kinds, finest = alike_leaves(many) or ("", np.zeros(0), "")
+    assert (layer, finest) == ("Leaf", "detailed")
     assert kinds.tolist() == [0, 0, 1, 0, 2, 2, 3, 3]
     other = {"noise": {"Leaf": {"detailed": noise + np.arange(8)}}, "a table": {"Leaf": {"a": 1.0, "b": 3.0}}}
     for told in other.values():
