@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.linalg import sqrtm
 
 from blue_solvers.components.orthogonal import SMALL, compress, compress_and_invert, fit, kronecker, squares_of_sums
 from blue_solvers.components.tree.messages import (
     LinearMeasurement,
+    Message,
     combine,
     complement,
     merges_of,
+    part,
     range_projector,
 )
 from tests.helpers.effort import examples
@@ -24,6 +27,31 @@ seeds = st.integers(0, 2**32 - 1)
 
 def orthonormal(rng: np.random.Generator, m: int) -> np.ndarray:
     return np.linalg.qr(rng.standard_normal((m, m)))[0]
+
+
+def spread(rng: np.random.Generator, m: int) -> np.ndarray:
+    """A covariance whose eigenvalues are from 0.1 to 10."""
+    Q = orthonormal(rng, m)
+    return Q @ np.diag(10 ** rng.uniform(-1, 1, m)) @ Q.T
+
+
+def inverse_of(matrix: np.ndarray, least: float = 1e-7) -> np.ndarray:
+    """The pseudoinverse, singular values up to `least` being rounding."""
+    if not matrix.size:
+        return np.zeros(matrix.shape[::-1])
+    U, sizes, V = np.linalg.svd(matrix, full_matrices=False)
+    kept = sizes > least
+    return V[kept].T @ (U[:, kept] / sizes[kept]).T
+
+
+def random_message(rng: np.random.Generator, m: int) -> tuple[Message, np.ndarray]:
+    """A batch of one, some directions unknown, some exact, and its covariance on the rest."""
+    Q = orthonormal(rng, m)
+    kind = rng.choice(3, m, p=[0.25, 0.25, 0.5]) if rng.random() < 0.7 else np.full(m, 2)
+    U, E, V = (Q[:, kind == which] for which in range(3))
+    inner = np.real(sqrtm(spread(rng, V.shape[1]))) if V.shape[1] else np.zeros((0, 0))
+    root, information = V @ inner @ V.T, V @ np.linalg.inv(inner) @ V.T
+    return Message(*(own[None] for own in (root, information, U @ U.T, E @ E.T))), root @ root.T
 
 
 @every("size", [1e-150, 1e-155, 1e-160, 1e-200, 1e-320])
@@ -152,6 +180,34 @@ def test_small_and_large_rows_keep_their_own_precision() -> None:
     assert root @ root.T == pytest.approx(covariance, rel=1e-12)
     together = np.ones(2) @ root  # the sum has a standard deviation of about 1e-8
     assert (together**2).sum() == pytest.approx(6.25 / determinant, rel=1e-6)
+
+
+@examples(100)
+@given(seeds)
+def test_how_two_share_what_their_sum_is_found_to_be(seed: int) -> None:
+    """The limit of Gaussian conditioning as what is unknown has ever larger variances."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 5))
+    (left, one), (right, other) = random_message(rng, m), random_message(rng, m)
+    of_left, of_right, root = part(left, right)
+    large = 1e7
+
+    def shares_of(size: float) -> np.ndarray:
+        C, D = one + size * left.unknown[0], other + size * right.unknown[0]
+        return C @ inverse_of(C + D)
+
+    C, D = one + large * left.unknown[0], other + large * right.unknown[0]
+    shares = 2 * shares_of(2 * large) - shares_of(large)  # less what goes with 1 / large
+    possible = (C + D) @ inverse_of(C + D)  # what the sum may be found to differ by
+    near = 1e-3 * (1 + abs(shares).max())
+    assert of_left[0] @ possible == pytest.approx(shares, abs=near)
+    assert of_right[0] @ possible == pytest.approx(possible - shares, abs=near)
+    known, directions = np.linalg.eigh(2 * np.eye(m) - left.unknown[0] - right.unknown[0])
+    unknown = directions[:, known < 1e-9]
+    finite = np.eye(m) - unknown @ unknown.T
+    kept = np.eye(m) - shares
+    given_sum = finite @ (kept @ C @ kept.T + shares @ D @ shares.T) @ finite
+    assert root[0] @ root[0].T == pytest.approx(given_sum, abs=near * (1 + abs(given_sum).max()))
 
 
 @examples(60)
