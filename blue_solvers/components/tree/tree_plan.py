@@ -151,7 +151,7 @@ class TreePlan:
     def _alike(self, level: LevelPlan, rows: Index) -> tuple[Index, Index]:
         """Positions among members, (rows,), of a level of one of each kind, by what was measured, and the kind of each.
 
-        Where coefficients are single numbers, a kind for every geounit takes a quarter of the time.
+        Where coefficients are single numbers, a kind for every geounit takes .6 to .9 of the time if most differ.
         """
         some = as_slice(rows)
         columns = [column[some] for column in (*level.weights, *level.exact)]
