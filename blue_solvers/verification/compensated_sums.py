@@ -277,7 +277,8 @@ def sum_rounding(count: int, width: int) -> float:
     """By how much a sum over so many rows and cells is off, beside the sum of sizes of all that is added."""
     if has_numba():
         return 4 * ROUNDING**2 * ((count + 4) * (width + 4) + TOGETHER**2)
-    return EXTENDED * (RUN + count / RUN + width + 8) + 2.0**-106
+    # EXTENDED is two roundings: of a row in its own sum, and where sums of others are added later; a cell has the first
+    return EXTENDED * (min(RUN, count) + count / RUN + width / 2 + 8) + 2.0**-106
 
 
 def _members(starts: Integers, areas: Integers, weights: Float, count: int) -> sparse.csr_array:
