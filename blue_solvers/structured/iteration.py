@@ -318,8 +318,9 @@ def softened(S: Float, D: Float, leverages: Float) -> Float:
 def _inverse_of_noise(problem: Problem) -> Product:
     """Products with Sigma^-1 of correlated noise: a sparse covariance is factorised once."""
     if not problem.noise.has_entries:
-        assert problem.noise.solve is not None  # otherwise `why_no_structure` had refused it
-        return problem.noise.solve
+        if solve := problem.noise.solve:
+            return solve
+        raise ValueError("the covariance is an operator without a method solve(V), its inverse times V: give one")
     inverse = 1 / np.sqrt(problem.variances)
     unscaled = sparse.diags_array(inverse)
     factor, inverse = factorise(sparse.csr_array(unscaled @ problem.noise.entries() @ unscaled)), inverse[:, None]
