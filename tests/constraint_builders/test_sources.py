@@ -9,14 +9,16 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import kurtosis
 
 from blue_solvers import blue
 from blue_solvers.cli import main
-from constraint_builders import Problem, Schema, problem_of_sources
+from constraint_builders import Problem, Schema, problem_of_sources, read_tables
 from constraint_builders.files import measurements_frame, read_long_table
 from constraint_builders.sources import combine_sources
+from noise_mechanisms import draw_noise
 from noise_mechanisms.laws import Rounding
-from tests.helpers.every import cases
+from tests.helpers.every import cases, every
 from tests.helpers.refused import refused, refuses
 from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, invented_surveys
 
@@ -197,3 +199,20 @@ def test_the_law_of_all_sources_is_that_of_the_problem() -> None:
     refuses("are copies of one measurement", problem_of_sources, schema, [rounded, rounded])
     with pytest.raises(ValueError, match=r"several laws, source 1 of Rounding\(base=10\) and source 2 of gaussian"):
         problem_of_sources(schema, [rounded, ({"total": 4.0}, {"total": 40.0})])
+
+
+@every("law", ["laplace", "discrete_laplace"])
+def test_what_several_sources_measured_has_the_mean_of_their_noise(law: str) -> None:
+    """Half the excess kurtosis of one, beside cells that one source measured; whole numbers become halves."""
+    one = {"a": ["x", "y", "*"], "value": [10.0, 20, 31], "source": ["A"] * 3, "variance": [50.0] * 3}
+    other = {"a": ["x", "y"], "value": [12.0, 18], "source": ["B"] * 2, "variance": [50.0] * 2}
+    problem, _ = read_tables(pl.concat([pl.DataFrame(one), pl.DataFrame(other)]), noise=law)
+    noise, twice = draw_noise(problem, 20_000, rng=0), problem.variances == 25.0
+    assert twice.sum() == 2
+    for cell, drawn in enumerate(noise):
+        excess, expected = kurtosis(drawn), 1.5 if twice[cell] else 3.0
+        assert excess == pytest.approx(expected, abs=0.6)
+        assert drawn.var() == pytest.approx(problem.variances[cell], rel=0.1)
+    assert (law == "discrete_laplace") == np.array_equal(2 * noise, np.round(2 * noise))
+    if law == "discrete_laplace":
+        assert ((noise != np.round(noise)).any(axis=1) == twice).all()

@@ -4,13 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from scipy.sparse.linalg import aslinearoperator
-from scipy.stats import kurtosis
 
 from blue_solvers import blue, counts_posterior, intervals, inverted_intervals
-from constraint_builders import Problem, Schema, gallery, read_tables
+from constraint_builders import Problem, Schema, gallery
 from constraint_builders.description.noise import NOISE_LAWS
 from noise_mechanisms import add_noise, draw_noise
 from noise_mechanisms.laws import Gaussian, draw
@@ -37,23 +35,6 @@ def test_moments_of_every_law(law: str) -> None:
     assert ("discrete" in law) == np.array_equal(noise, np.round(noise))
     correlations = np.corrcoef(noise[finite & ~problem.exact])
     assert abs(correlations - np.eye(len(correlations))).max() < 5 / np.sqrt(DRAWS)
-
-
-@every("law", ["laplace", "discrete_laplace"])
-def test_what_several_sources_measured_has_the_mean_of_their_noise(law: str) -> None:
-    """Half the excess kurtosis of one, beside cells that one source measured; whole numbers become halves."""
-    one = {"a": ["x", "y", "*"], "value": [10.0, 20, 31], "source": ["A"] * 3, "variance": [50.0] * 3}
-    other = {"a": ["x", "y"], "value": [12.0, 18], "source": ["B"] * 2, "variance": [50.0] * 2}
-    problem, _ = read_tables(pl.concat([pl.DataFrame(one), pl.DataFrame(other)]), noise=law)
-    noise, twice = draw_noise(problem, DRAWS, rng=0), problem.variances == 25.0
-    assert twice.sum() == 2
-    for cell, drawn in enumerate(noise):
-        excess, expected = kurtosis(drawn), 1.5 if twice[cell] else 3.0
-        assert excess == pytest.approx(expected, abs=0.6)
-        assert drawn.var() == pytest.approx(problem.variances[cell], rel=0.1)
-    assert (law == "discrete_laplace") == np.array_equal(2 * noise, np.round(2 * noise))
-    if law == "discrete_laplace":
-        assert ((noise != np.round(noise)).any(axis=1) == twice).all()
 
 
 def test_seeds() -> None:
