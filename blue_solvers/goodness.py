@@ -75,20 +75,24 @@ def verdict(fit: Fit) -> Verdict:
 
 
 def _alone(fit: Fit, worst: Outlier) -> float:
-    """The probability of the largest residual; beyond those of all replicates the normal law's at most."""
+    """The probability of the largest residual: by replicates, or beyond all of these by the kurtosis of the law."""
     size = abs(worst.residual)
-    if fit.replicates is None or size <= fit.replicates.largest.max():
+    if fit.replicates is not None and size <= fit.replicates.largest.max():
         return worst.probability
-    return min(worst.probability, of_largest(size, fit.checked))
+    by_law = of_largest(size, fit.checked, _excess(fit))
+    return by_law if fit.replicates is None else min(worst.probability, by_law)
 
 
 def _p_value(fit: Fit) -> float:
     """The p-value by which a fit is judged: without replicates by the kurtosis of the law."""
-    noise = fit.problem.noise
-    if fit.replicates is not None or noise.covariance is not None:
+    if fit.replicates is not None or fit.problem.noise.covariance is not None:
         return fit.p_value_beyond
-    excess = excess_kurtosis(noise.law, fit.variances)
-    return of_chi_square(fit.statistic, fit.degrees_of_freedom, excess)
+    return of_chi_square(fit.statistic, fit.degrees_of_freedom, _excess(fit))
+
+
+def _excess(fit: Fit) -> float:
+    """The largest excess kurtosis of the noise."""
+    return excess_kurtosis(fit.problem.noise.law, fit.variances)
 
 
 def _without_zeros(fit: Fit) -> float:

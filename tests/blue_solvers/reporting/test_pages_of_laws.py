@@ -185,3 +185,14 @@ def test_laplace_noise_of_many_figures_is_judged_by_its_kurtosis(seed: int) -> N
         assert fit.degrees_of_freedom > FEW_DEGREES
         assert verdict(fit) == word
         assert explained(fit) == word.explained
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_single_ones_among_many_zeros_are_no_outliers(seed: int) -> None:
+    """Small noise of whole numbers is mostly 0, and ten standard deviations otherwise."""
+    problem = Problem(Schema({"a": 100, "b": 2}), {"a": 0.01, "a * b": 0.01}, noise="discrete_gaussian")
+    noise = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
+    assert abs(noise).max() == 1
+    assert verdict(shown_fit(estimate(problem, noise))) == Verdict.FITS
+    noise[7] = 20.0
+    assert verdict(shown_fit(estimate(problem, noise))) == Verdict.CONTRADICTORY
