@@ -65,7 +65,7 @@ def verdict(fit: Fit) -> Verdict:
     """
     if not fit.degrees_of_freedom:
         return Verdict.UNTESTED
-    if _p_value(fit) < DOUBTFUL:
+    if judged_p_value(fit) < DOUBTFUL:
         if fit.statistic >= fit.degrees_of_freedom:
             return Verdict.CONTRADICTORY
         return Verdict.FITS if fit.statistic >= _without_zeros(fit) else Verdict.TOO_CLOSE
@@ -83,8 +83,8 @@ def _alone(fit: Fit, worst: Outlier) -> float:
     return by_law if fit.replicates is None else min(worst.probability, by_law)
 
 
-def _p_value(fit: Fit) -> float:
-    """The p-value by which a fit is judged: without replicates by the kurtosis of the law."""
+def judged_p_value(fit: Fit) -> float:
+    """The p-value by which a fit is judged, which is shown: without replicates by the kurtosis of the law."""
     if fit.replicates is not None or fit.problem.noise.covariance is not None:
         return fit.p_value_beyond
     return of_chi_square(fit.statistic, fit.degrees_of_freedom, _excess(fit))
@@ -119,7 +119,7 @@ def shown_fit(est: Estimate) -> Fit:
 def explained(fit: Fit) -> str:
     """What the verdict on a fit means, and what else than wrong variances may be behind it."""
     word, law = verdict(fit), fit.problem.noise.law
-    if word == Verdict.FITS and _p_value(fit) < DOUBTFUL and fit.statistic < fit.degrees_of_freedom:
+    if word == Verdict.FITS and judged_p_value(fit) < DOUBTFUL and fit.statistic < fit.degrees_of_freedom:
         return f"{Verdict.TOO_CLOSE.explained}, as many small counts do: 0 is published as it is by {law!r}"
     return word.explained
 

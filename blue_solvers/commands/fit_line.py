@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, explained, shown_fit, verdict
+from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, explained, judged_p_value, shown_fit, verdict
 from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
 from constraint_builders.tied_together import NOTHING
@@ -43,7 +43,7 @@ def fit_report(est: Estimate) -> FitReport:
     if word == Verdict.UNTESTED or not largest:
         return FitReport("", LOOSE)
     degrees = f"{fit.degrees_of_freedom:,} degree{'s' * (fit.degrees_of_freedom != 1)} of freedom"
-    agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {fit.p_value:.2g}"
+    agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {judged_p_value(fit):.2g}"
     if fit.by_source:
         source, own = max(fit.by_source.items(), key=lambda item: abs(item[1].z))
         agreement += f"; worst source {source or 'without a name'!r}, z = {own.z:+,.1f}"

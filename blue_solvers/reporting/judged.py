@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.goodness import Verdict, explained, shown_fit, verdict
+from blue_solvers.goodness import Verdict, explained, judged_p_value, shown_fit, verdict
 from blue_solvers.reporting.page_parts import DOUBT, GOOD, MOST_NAMED, Page, Section, Shown, Tile, small, tied_tile
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
@@ -89,11 +89,14 @@ def _fit_section(fit: Fit) -> Section:
     if not fit.degrees_of_freedom:
         return UNCHECKED
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
-    drawn = fit.replicates
-    how = "the noise taken for Gaussian" if drawn is None else f"by {drawn.totals.size:,} replicates of the noise"
+    p_value, law = judged_p_value(fit), fit.problem.noise.law
+    if fit.replicates is not None:
+        how = f"{'by' if p_value == fit.p_value else 'beyond'} {fit.replicates.totals.size:,} replicates of the noise"
+    else:
+        how = "the noise taken for Gaussian" if p_value == fit.p_value else f"by the kurtosis of {law} noise"
     word, why = verdict(fit), explained(fit)
     said = EXPLAINED[word] if why == word.explained else f"{why[:1].upper()}{why[1:]}."
-    sentences = [f"{chi}, p = {fit.p_value:.2g} (two-sided, {how}). {said}"]
+    sentences = [f"{chi}, p = {p_value:.2g} (two-sided, {how}). {said}"]
     if fit.by_source:
         sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")
     return fit_section(sentences, _by_table(fit), _worst(fit), f" of {fit.checked:,} checked")

@@ -277,7 +277,7 @@ class Fit:
         verdict = "fits" if self.p_value_beyond > 0.001 else "does not fit"
         lines = [
             f"{verdict}: chi-square {self.statistic:.6g} on {self.degrees_of_freedom:,} degrees of freedom, "
-            f"p = {self.p_value:.2g}"
+            f"p = {self.p_value_beyond:.2g}"
         ]
         worst = max(self.by_table.items(), key=lambda item: abs(item[1].z))
         lines.append(f"table furthest from its noise: {worst[0]!r}, {worst[1].z:+.1f} standard deviations")

@@ -8,7 +8,8 @@ import pytest
 
 from blue_solvers import estimate, read_tables
 from blue_solvers.cli import main
-from blue_solvers.goodness import FEW_DEGREES, Verdict, explained, shown_fit, verdict
+from blue_solvers.commands.fit_line import fit_report
+from blue_solvers.goodness import FEW_DEGREES, Verdict, explained, judged_p_value, shown_fit, verdict
 from blue_solvers.reporting.of_tables import page_of_measurements
 from constraint_builders import Problem, Schema
 from constraint_builders.description.noise import NoiseLaw
@@ -140,7 +141,9 @@ def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_
     assert fit.replicates is not None
     assert fit.p_value > 0.001
     assert verdict(fit) == Verdict.CONTRADICTORY
+    assert judged_p_value(fit) < 1e-4
     assert "does not fit" in str(fit)
+    assert f"p = {judged_p_value(fit):.2g}" in str(fit)
     near = shown_fit(estimate(*read_tables(table.with_columns(value=pl.Series([15, 6, 6])), noise=law)))
     assert verdict(near) == Verdict.FITS
     table.write_csv(tmp_path / "table.csv")
@@ -181,10 +184,16 @@ def test_laplace_noise_of_many_figures_is_judged_by_its_kurtosis(seed: int) -> N
     problem = Problem(Schema({"a": 60, "b": 2}), {"a": 100.0, "a * b": 1.0}, noise="laplace")
     y = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
     for factor, word in ((1.0, Verdict.FITS), (3.0, Verdict.CONTRADICTORY), (0.3, Verdict.TOO_CLOSE)):
-        fit = shown_fit(estimate(problem, factor * y))
+        est = estimate(problem, factor * y)
+        fit = shown_fit(est)
         assert fit.degrees_of_freedom > FEW_DEGREES
         assert verdict(fit) == word
         assert explained(fit) == word.explained
+        page = page_of_measurements(est, "figures", 0.95)
+        said = f"p = {judged_p_value(fit):.2g}"
+        assert (judged_p_value(fit) < 1e-4) == (word != Verdict.FITS)
+        assert said in fit_report(est).line
+        assert any(f"{said} (two-sided, by the kurtosis of laplace noise)" in own for own in page.sections[1].sentences)
 
 
 @pytest.mark.parametrize("seed", range(3))
