@@ -153,6 +153,11 @@ class CellKey(PublishedCount):
         return float(self._of_large @ self.changes)
 
     @property
+    def excess_kurtosis(self) -> float:
+        """Of the change of large counts; one by the variance where hardly any is changed."""
+        return float(self._of_large @ (self.changes - self.mean) ** 4) / self.variance**2 - 3
+
+    @property
     def agreement(self) -> float:
         """Of people that are not the same, with keys of their own; figures of the same people always agree."""
         return float((self.probabilities[-self.repeated :] ** 2).sum(axis=1).mean())

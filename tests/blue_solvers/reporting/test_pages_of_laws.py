@@ -205,3 +205,17 @@ def test_single_ones_among_many_zeros_are_no_outliers(seed: int) -> None:
     assert verdict(shown_fit(estimate(problem, noise))) == Verdict.FITS
     noise[7] = 20.0
     assert verdict(shown_fit(estimate(problem, noise))) == Verdict.CONTRADICTORY
+
+
+def test_figures_of_which_hardly_any_is_perturbed_are_judged_by_the_kurtosis_of_their_table() -> None:
+    """Of 300 figures three are changed, or some more or none."""
+    rare = {-1: 0.005, 0: 0.99, 1: 0.005}
+    law = CellKey([{0: 1.0}, rare])
+    problem = Problem(Schema({"a": 100, "b": 2}), {"a": law, "a * b": law})
+    counts = problem.marginal_matrix() @ np.full(200, 30.0)
+    for seed in range(10):
+        figures = add_noise(problem, counts, seed)
+        assert verdict(shown_fit(estimate(problem, figures))) == Verdict.FITS
+    assert verdict(shown_fit(estimate(problem, figures + 2.0 * (np.arange(figures.size) % 7 == 0)))) == (
+        Verdict.CONTRADICTORY
+    )
