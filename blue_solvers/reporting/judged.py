@@ -89,11 +89,11 @@ def _fit_section(fit: Fit) -> Section:
     if not fit.degrees_of_freedom:
         return UNCHECKED
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
-    p_value, law = judged_p_value(fit), fit.problem.noise.law
+    p_value = judged_p_value(fit)
     if fit.replicates is not None:
         how = f"{'by' if p_value == fit.p_value else 'beyond'} {fit.replicates.totals.size:,} replicates of the noise"
     else:
-        how = "the noise taken for Gaussian" if p_value == fit.p_value else f"by the kurtosis of {law} noise"
+        how = "the noise taken for Gaussian" if p_value == fit.p_value else "by the kurtosis of the noise"
     word, why = verdict(fit), explained(fit)
     said = EXPLAINED[word] if why == word.explained else f"{why[:1].upper()}{why[1:]}."
     sentences = [f"{chi}, p = {p_value:.2g} (two-sided, {how}). {said}"]

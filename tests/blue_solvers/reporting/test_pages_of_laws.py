@@ -193,7 +193,7 @@ def test_laplace_noise_of_many_figures_is_judged_by_its_kurtosis(seed: int) -> N
         said = f"p = {judged_p_value(fit):.2g}"
         assert (judged_p_value(fit) < 1e-4) == (word != Verdict.FITS)
         assert said in fit_report(est).line
-        assert any(f"{said} (two-sided, by the kurtosis of laplace noise)" in own for own in page.sections[1].sentences)
+        assert any(f"{said} (two-sided, by the kurtosis of the noise)" in own for own in page.sections[1].sentences)
 
 
 @pytest.mark.parametrize("seed", range(3))
