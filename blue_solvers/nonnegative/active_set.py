@@ -18,14 +18,21 @@ squares problems", 1996, section 2.5.3, for the augmented system.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import scipy.linalg
 import scipy.optimize
+from scipy import sparse
+from scipy.sparse.linalg import splu
 
-from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution
+from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, csc
 from constraint_builders.arrays import Flags, Float
 
 MOST_CELLS = 400
+LEAST_SPARSE = 400  # cells and rows: measured, dense factors of fewer take less time
+MOST_ENTRIES = 0.01  # of a matrix that is held sparse: measured too
 LOOSE, PROXIMAL_STEPS = 3e-13, 8  # of a unit diagonal: what makes matrices regular whatever is not determined
 RANK = 1e-11  # of the largest singular value
 SIGN = 1e-11  # of the terms of a gradient: what is less is rounding
@@ -105,19 +112,33 @@ def _step(p: QuadraticProgram, M: Float, u: Float, free: Flags) -> tuple[Float, 
     of_cells = np.where(curvature > 0, curvature, curvature.max(initial=0.0) or 1.0)
     of_rows = variance + N**2 @ (1 / of_cells)
     units = np.concatenate([of_cells, of_rows]) ** -0.5
-    matrix = np.block([[np.diag(weight), N.T], [N, np.diag(-variance)]]) * units * units[:, None]
     loose = LOOSE * np.repeat([1.0, -1.0], [cells.size, rows.size])
-    matrix.flat[:: units.size + 1] += loose
-    factors, found = scipy.linalg.lu_factor(matrix), np.zeros(units.size)
+    N *= units[cells.size :, None] * units[: cells.size]
+    matrix = _augmented(N, np.concatenate([weight, -variance]) * units**2 + loose)
+    found = np.zeros(units.size)
+    if isinstance(matrix, np.ndarray):
+        solve = partial(scipy.linalg.lu_solve, scipy.linalg.lu_factor(matrix))
+    else:
+        solve = splu(matrix, permc_spec="MMD_AT_PLUS_A").solve
     right = left = units * np.concatenate([weight * (p.target - u)[cells], (p.answer - M @ u)[rows]])
     for _ in range(PROXIMAL_STEPS):
-        change = scipy.linalg.lu_solve(factors, left)
+        change = solve(left)
         found += change
         if abs(change).max(initial=0.0) <= STILL * abs(found).max(initial=0.0):
             break
         left = right - matrix @ found + loose * found
     step[cells], prices[rows] = np.split(units * found, [cells.size])
     return step, prices
+
+
+def _augmented(N: Float, diagonal: Float) -> Any:
+    """The matrix of rows N, (rows, cells), beside its transpose; sparse where it is large and mostly 0."""
+    if diagonal.size > LEAST_SPARSE and np.count_nonzero(N) <= MOST_ENTRIES * diagonal.size**2:
+        rows = sparse.csr_array(N)
+        return csc(sparse.block_array([[None, rows.T], [rows, None]]) + sparse.diags_array(diagonal))
+    matrix, count = np.diag(diagonal), N.shape[1]
+    matrix[count:, :count], matrix[:count, count:] = N, N.T
+    return matrix
 
 
 def _first_bound(p: QuadraticProgram, u: Float, step: Float, free: Flags) -> tuple[float, Flags]:
