@@ -87,9 +87,8 @@ class Dense(Solver):
             return SingularEstimate(problem, orthogonal)
         if variance_spread(problem) > WIDE_SPREAD and not is_uneven(problem):
             return OrthogonalEstimate(problem, orthogonal)
-        needed = 3.0 * 8 * problem.rank**2
         what = f"the dense projection with {problem.rank:,} constraints"
-        require_memory(needed, what, "use solver='sea_blue', 'cholesky' or 'cg'")
+        require_memory(3.0 * 8 * problem.rank**2, what, "use solver='sea_blue', 'cholesky' or 'cg'")
         info = Info(self.name, exact=True, reason=REASON)
         return ConstrainedEstimate(problem, equations_of(problem, "independent"), dense_solver, info)
 

@@ -121,18 +121,14 @@ class NearestStructuredEstimate(Prepared):
         # Size of a residual, over its length in the structured noise, that rounding alone may make:
         self._floor = ROUNDING * EPSILON * float(np.sqrt(self._greatest))
         if problem.is_correlated:
-            self._weigh, self._spread_noise = _inverse_of_noise(problem), self._noise_of_kept
+            kept = sparse.eye_array(squares.size, format="csr")[self._cells]
+            self._weigh = _inverse_of_noise(problem)
+            self._spread_noise = lambda R: kept @ (problem.noise @ (kept.T @ R))
             return
         variances = np.where(used, problem.variances, self._greatest * squares)[:, None]
         precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=used[:, None])
         own = variances[self._cells]
         self._weigh, self._spread_noise = lambda X: precisions * X, lambda R: own * R
-
-    def _noise_of_kept(self, R: Float) -> Float:
-        """Sigma times columns (kept, K), of the cells that are kept alone."""
-        everywhere = np.zeros((self.problem.observed.size, R.shape[1]))
-        everywhere[self._cells] = R
-        return np.asarray(self.problem.noise @ everywhere)[self._cells]
 
     def _preconditioner(self) -> Product:
         """S of every cell, or, where two estimates a step are less work than twice the steps, P S f."""

@@ -88,9 +88,7 @@ def functional_covariance(
     """
     weights, count = _weights(problem, W), W.shape[1]
     total = _SumOfSquares(count)
-    if not weights or not count:
-        return total.covariance()
-    branches = Branches(plan, np.concatenate([own.geounits for own in weights]))
+    branches = Branches(plan, np.concatenate([np.zeros(0, np.intp), *(own.geounits for own in weights)]))
     for number in sorted({number for own in weights for number in plan.map_of(own.table).seen}):
         slots = _slots(plan, weights, count, number, branches)
         for piece, own in coefficients[number].pieces:

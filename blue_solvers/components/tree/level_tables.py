@@ -22,6 +22,7 @@ from constraint_builders.arrays import Float, Index, as_slice, distinct_numbers
 
 LEAST_NUMBERS = 1 << 16  # of leaves with the same tables and variances, from which on they are worked on in cells
 Rows = slice | Index
+NONE = np.zeros(0, dtype=np.intp)
 
 
 class LevelTables:
@@ -33,10 +34,12 @@ class LevelTables:
         Which they are of all tables of a layout.
     geounits : int
         Of the level.
+    finest : list of int, optional
+        Which of them is the finest of all, where slots of geounits may be kept in its place between the passes.
     """
 
-    def __init__(self, blocks: Sequence[int], geounits: int) -> None:
-        self._blocks, self._geounits = blocks, geounits
+    def __init__(self, blocks: Sequence[int], geounits: int, finest: Sequence[int] = ()) -> None:
+        self._blocks, self._geounits, self._finest = blocks, geounits, finest
 
     def of(self, tables: Sequence[Float]) -> list[Float]:
         """Each, of all tables of the layout, (G, ..., K), in its place, (G, cells, K)."""
@@ -44,7 +47,7 @@ class LevelTables:
 
     def room(self, tables: Sequence[Float], shape: tuple[int, ...]) -> Float:
         """Memory of a shape, (G, ..., K), for what the level's geounits hold between the passes."""
-        return np.empty(shape)
+        return tables[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
 
 
 class WantedTables(LevelTables):
@@ -52,20 +55,15 @@ class WantedTables(LevelTables):
 
     def __init__(self, problem: StructuredProblem, plan: TreePlan, number: int) -> None:
         blocks = [i for i, own in enumerate(problem.desired_levels) if own == number]
-        self._level, self._zeros, self._groupings = plan.levels[number], problem.zeros, plan.groupings
-        self._has_zeros = bool(self._zeros.empty.any())
-        super().__init__(blocks, self._level.members.size)
+        self._level, self._zeros, self._plan = plan.levels[number], problem.zeros, plan
+        finest = [i for i in blocks if problem.desired_tables[i].name == plan.finest.name]
+        super().__init__(blocks, self._level.members.size, finest)
         self._basis = Basis(plan.groupings)
         self._sums = TableSums(problem.schema, plan.finest, [problem.desired_tables[i] for i in blocks])
-        self._finest = [i for i in blocks if problem.desired_tables[i].name == plan.finest.name]
-
-    def room(self, tables: Sequence[Float], shape: tuple[int, ...]) -> Float:
-        """The place of the finest table, (G, cells, K), where it is wanted."""
-        return tables[self._finest[0]].reshape(-1, *shape[1:]) if self._finest else np.empty(shape)
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:
         """What they say of some geounits, in slots, (G, ..., K)."""
-        shape = self._level.members[rows].size, *(g.levels for g in self._groupings), columns
+        shape = self._level.members[rows].size, *(g.levels for g in self._plan.groupings), columns
         block = self._sums.spread([own[rows] for own in tables]).reshape(shape) if tables else np.zeros(shape)
         self._empty(block, rows)
         self._basis.to_slots(block)
@@ -89,8 +87,8 @@ class WantedTables(LevelTables):
 
     def _empty(self, block: Float, rows: Rows) -> None:
         """Set to 0 in (G, ..., K) what is known to be, and which large exact counts beside leave rounding in."""
-        if self._has_zeros:
-            lengths = [g.levels if g.axis in self._zeros.axes else 1 for g in self._groupings]
+        if self._plan.has_zeros:
+            lengths = [g.levels if g.axis in self._zeros.axes else 1 for g in self._plan.groupings]
             flags = self._zeros.empty[self._level.members[rows]].reshape(len(block), *lengths, 1)
             np.copyto(block, 0.0, where=np.broadcast_to(flags, block.shape))
 
@@ -100,9 +98,10 @@ class MeasuredTables(LevelTables):
 
     Attributes
     ----------
-    leaves : list of ndarray of int
+    rows : list of ndarray of int
         Which members of the level are worked on in cells, by kind: those without children that measured their finest
         table and all else alike, where nothing is known exactly; few of a kind are not, nor such with too many groups.
+        At last all others, which are worked on in slots.
     """
 
     def __init__(
@@ -110,11 +109,12 @@ class MeasuredTables(LevelTables):
     ) -> None:
         self._level, self._plan, self._coefficients = plan.levels[number], plan, coefficients
         super().__init__([i for i, _ in self._level.tables], self._level.members.size)
-        self.leaves: list[Index] = []
+        self.rows: list[Index] = []
         self._kinds: list[tuple[list[int], LeafPlan]] = []
         names = [table.name for _, table in self._level.tables]
         if plan.finest.name in names and not plan.has_zeros:
             self._plan_leaves(names.index(plan.finest.name))
+        self.rows.append(np.delete(np.arange(self._level.members.size), np.concatenate([NONE, *self.rows])))
 
     def _plan_leaves(self, finest: int) -> None:
         level = self._level
@@ -130,7 +130,7 @@ class MeasuredTables(LevelTables):
                 found = LeafPlan(self._plan.schema, [level.tables[i][1] for i in used], weights[used])
             except (SameCellsError, TooManyCellsError):
                 continue
-            self.leaves.append(own)
+            self.rows.append(own)
             self._kinds.append((used, found))
 
     def read(self, tables: Sequence[Float], rows: Rows, columns: int) -> Float:

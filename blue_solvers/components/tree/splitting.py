@@ -282,9 +282,6 @@ def _tied(spaces: Sequence[Piece], tying: Mapping[str, sparse.csr_array]) -> Pie
         touched = np.flatnonzero(_pruned(seen, 1.0).count_nonzero(axis=1))
         if touched.size:
             rows[name], frames[name] = seen[touched].toarray(), sparse.eye_array(W.shape[0], format="csc")[:, touched]
-            if touched.size > kinds.size:
-                Q, rows[name] = np.linalg.qr(rows[name])
-                frames[name] = sparse.csc_array(frames[name] @ Q)
     return Piece(rows, kinds, basis, frames)
 
 

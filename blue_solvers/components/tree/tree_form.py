@@ -38,8 +38,7 @@ from constraint_builders.arrays import Float, Index, Int32, as_slice, distinct_n
 
 BLOCK_BYTES = 1 << 20  # working set of a block of geounits
 AnyTables = WantedTables | MeasuredTables
-EVERY, OTHERS = -2, -1  # members of a level; those that are worked on in slots. Kinds of leaves are from 0 on
-NONE = np.zeros(0, dtype=np.intp)
+OTHERS = -1  # members of a level that are worked on in slots, behind all kinds of leaves
 LEAF_BLOCKS, FEW = 8, 256  # of leaves, which have fewer pairs, at a time, up to so many leaves
 
 
@@ -90,10 +89,6 @@ class Siblings:
     pairs: Index
     families: sparse.csr_array
     adding: sparse.csr_array
-
-    def sums(self, values: Float) -> Float:
-        """Of values of the level, (G, ...), over the children of every pair."""
-        return sums_of_rows(self.adding, values)
 
     def add_to_parents(self, by_pair: Float, sums: Float) -> None:
         """Add what pairs have, (pairs, ..., K), to what all geounits with children have, (parents, ..., K)."""
@@ -160,13 +155,7 @@ class TreeForm:
         numbers = range(len(plan.levels))
         self._wanted = [WantedTables(problem, plan, number) for number in numbers]
         self._measured = [MeasuredTables(problem, plan, number, self.coefficients) for number in numbers]
-        self._rows: dict[tuple[int, int], Index] = {}  # members of every level, by number, of every kind of leaves
-        for number, (level, own) in enumerate(zip(plan.levels, self._measured, strict=True)):
-            self._rows |= {(number, kind): rows for kind, rows in enumerate(own.leaves)}
-            self._rows[number, OTHERS] = np.delete(np.arange(level.members.size), np.concatenate([NONE, *own.leaves]))
-            self._rows[number, EVERY] = np.arange(level.members.size)
-        self._known_blocks: dict[tuple[int, ...], list[SomeMembers]] = {}
-        self._known_siblings: dict[tuple[int, ...], list[Siblings]] = {}
+        self._known: dict[tuple[int, ...], tuple[list[SomeMembers], list[Siblings]]] = {}
 
     @cached_property
     def _products(self) -> dict[str, TableAccess]:
@@ -190,8 +179,9 @@ class TreeForm:
         for number, estimates in self._passes(Y, X, every=True):
             level = self.plan.levels[number]
             above[self.plan.parent_number[level.members[level.inner]]] = estimates[level.inner]
-            for own in self._siblings(number, EVERY, Y.shape[1]):
-                own.add_to_parents(own.sums(estimates), below)
+            for kind in range(len(self._measured[number].rows)):
+                for own in self._members(number, kind, Y.shape[1])[1]:
+                    own.add_to_parents(sums_of_rows(own.adding, estimates), below)
         return X, float(abs(above - below).max(initial=0.0))
 
     def adjoint(self, V: Float) -> Float:
@@ -235,7 +225,7 @@ class TreeForm:
         """What geounits of a level that hold something know from below, in slots."""
         K, source, level = run.sums.shape[-1], run.sources[number], self.plan.levels[number]
         tables = source.of(run.given)
-        count = level.members.size if run.every or self._rows[number, OTHERS].size else 0
+        count = level.members.size if run.every or self._measured[number].rows[OTHERS].size else 0
         held = run.targets[number].room(run.result, (count, *self._shape, K))
 
         def collect(some: SomeMembers) -> None:
@@ -256,14 +246,15 @@ class TreeForm:
             shape = own.pairs.size, *self._shape, K
             totals = np.zeros(shape)
             known = [table[own.parents].reshape(shape[0], -1, K) for table in run.by_parent]
-            source.read_leaves(known or [own.sums(table) for table in tables], kind, totals)
+            source.read_leaves(known or [sums_of_rows(own.adding, table) for table in tables], kind, totals)
             self._basis.to_slots(totals)
             add(own, totals)
 
-        run.workers.for_each(collect, self._blocks(number, OTHERS, K))
-        run.workers.for_each(lambda own: add(own, own.sums(held)), self._siblings(number, OTHERS, K))
-        for kind in range(len(self._measured[number].leaves)):
-            run.workers.for_each(partial(add_leaves, kind), self._siblings(number, kind, K))
+        blocks, siblings = self._members(number, OTHERS, K)
+        run.workers.for_each(collect, blocks)
+        run.workers.for_each(lambda own: add(own, sums_of_rows(own.adding, held)), siblings)
+        for kind in range(len(self._measured[number].rows) - 1):
+            run.workers.for_each(partial(add_leaves, kind), self._members(number, kind, K)[1])
         return held
 
     def _go_down(self, run: Run, number: int, held: Float) -> None:
@@ -301,23 +292,23 @@ class TreeForm:
                 if run.every:
                     held[rows] = cells
 
-        run.workers.for_each(finish, self._blocks(number, OTHERS, K))
-        for kind in range(len(self._measured[number].leaves)):
-            run.workers.for_each(partial(estimate, kind), self._blocks(number, kind, K))
+        run.workers.for_each(finish, self._members(number, OTHERS, K)[0])
+        for kind in range(len(self._measured[number].rows) - 1):
+            run.workers.for_each(partial(estimate, kind), self._members(number, kind, K)[0])
 
     def _parts(self, run: Run, some: SomeMembers) -> Float:
         """What some geounits take of what their parents learnt, by pair."""
         learnt = run.sums[self.plan.pair_parent[some.pairs]]
         return learnt if run.transpose else self._products["gain"].to_slots(learnt, some.pairs)
 
-    def _blocks(self, *key: int) -> list[SomeMembers]:
-        if key not in self._known_blocks:
-            self._known_blocks[key] = list(self._find_blocks(*key))
-        return self._known_blocks[key]
+    def _members(self, *key: int) -> tuple[list[SomeMembers], list[Siblings]]:
+        if key not in self._known:
+            self._known[key] = list(self._blocks(*key)), list(self._siblings(*key))
+        return self._known[key]
 
-    def _find_blocks(self, number: int, kind: int, K: int) -> Iterator[SomeMembers]:
+    def _blocks(self, number: int, kind: int, K: int) -> Iterator[SomeMembers]:
         """Members of a level, so many at a time that they stay in cache."""
-        level, every = self.plan.levels[number], self._rows[number, kind]
+        level, every = self.plan.levels[number], self._measured[number].rows[kind]
         count = self._count(K)
         for some in chunks(every.size, max(count, min(LEAF_BLOCKS * count, FEW)) if kind >= 0 else count):
             rows = every[some]
@@ -329,14 +320,9 @@ class TreeForm:
     def _count(self, K: int) -> int:
         return max(1, BLOCK_BYTES // (8 * K * prod(self._shape)))
 
-    def _siblings(self, *key: int) -> list[Siblings]:
-        if key not in self._known_siblings:
-            self._known_siblings[key] = list(self._find_siblings(*key))
-        return self._known_siblings[key]
-
-    def _find_siblings(self, number: int, kind: int, K: int) -> Iterator[Siblings]:
+    def _siblings(self, number: int, kind: int, K: int) -> Iterator[Siblings]:
         """Members of a level by their parents, so many of these at a time; none of the root."""
-        level, rows = self.plan.levels[number], self._rows[number, kind]
+        level, rows = self.plan.levels[number], self._measured[number].rows[kind]
         if not number:
             return
         pairs, pair_of = distinct_numbers(level.parent_pair[rows])

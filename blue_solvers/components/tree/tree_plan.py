@@ -92,6 +92,8 @@ class TreePlan:
         For every pair its parent, by its place among `parents`, and its children's class; in order of these.
     pair_count : ndarray of int
         How many children.
+    posterior_of : ndarray of int, (geounits,)
+        For every geounit its entry among the posterior covariances: 0 for the root, then pairs.
     """
 
     def __init__(
@@ -106,7 +108,6 @@ class TreePlan:
         tables = [*self.tables, *problem.desired_tables]
         self.groupings = groupings = groupings_of(schema, factors_of(tables), zeros.axes)
         self.finest = make_table(schema, tuple(schema.names[grouping.axis] for grouping in groupings))
-        self._maps: dict[str, TableMap] = {}
         self._divisions: Divisions = {} if divisions is None else divisions
         self.has_zeros = bool(zeros.axes or zeros.empty.any())
         self.levels = [self._level(level, problem) for level in range(len(spine.levels))]
@@ -115,6 +116,8 @@ class TreePlan:
         self.parent_number[self.parents] = np.arange(self.parents.size)
         contrasts = product(*([False, True] if own.has_contrasts else [False] for own in groupings))
         self.components = [Component(groupings, own) for own in contrasts]
+        every = {table.name: table for table in (*tables, self.finest)}
+        self._maps = {name: TableMap(schema, groupings, self.components, table) for name, table in every.items()}
         self._classify(alike)
         self._pair()
 
@@ -176,6 +179,8 @@ class TreePlan:
         self.pair_class = below - self.pair_parent * classes
         self.pair_count = np.bincount(pairs, minlength=found.size)[1:]
         stops = np.cumsum([level.members.size for level in self.levels])[:-1]
+        self.posterior_of = np.empty_like(pairs)
+        self.posterior_of[np.concatenate([level.members for level in self.levels])] = pairs
         pairs -= 1
         for level, places in zip(self.levels, np.split(pairs, stops), strict=True):
             level.parent_pair = places
@@ -183,13 +188,9 @@ class TreePlan:
     @cached_property
     def class_of(self) -> Index:
         """Of every geounit."""
-        return self._of_all([level.class_of for level in self.levels])
-
-    def _of_all(self, by_level: list[Index]) -> Index:
-        """Numbers of all geounits, (geounits,), of those of every level, (members,)."""
-        found = np.empty(self.spine.size, dtype=np.intp)
-        for level, own in zip(self.levels, by_level, strict=True):
-            found[level.members] = own
+        found = np.empty_like(self.posterior_of)
+        for level in self.levels:
+            found[level.members] = level.class_of
         return found
 
     @property
@@ -208,8 +209,6 @@ class TreePlan:
 
     def map_of(self, table: Table) -> TableMap:
         """What a table sees of the variables in use."""
-        if table.name not in self._maps:
-            self._maps[table.name] = TableMap(self.schema, self.groupings, self.components, table)
         return self._maps[table.name]
 
     @cached_property
@@ -257,8 +256,3 @@ class TreePlan:
         shape = [g.sizes.size for g in groupings]
         lengths = [n if g.axis in self._zeros.axes else 1 for n, g in zip(shape, groupings, strict=True)]
         return np.broadcast_to(self._zeros.kinds.reshape(lengths), shape).ravel()
-
-    @cached_property
-    def posterior_of(self) -> Index:
-        """For every geounit its entry among the posterior covariances: 0 for the root, then pairs, (N,)."""
-        return self._of_all([level.parent_pair for level in self.levels]) + 1

@@ -32,7 +32,7 @@ def in_blocks(problem: Problem, few: int = 3, levels: tuple[bool, ...] = (False,
         patch.setattr(level_tables, "LEAST_NUMBERS", 0)
         patch.setattr(tree_form, "BLOCK_BYTES", few * 8 * 24)
         P = blue(problem, "two_pass")
-        assert [bool(own.leaves) for own in P._prepared._method._measured] == list(levels)
+        assert [len(own.rows) > 1 for own in P._prepared._method._measured] == list(levels)
         P @ np.zeros(P.shape[1])  # blocks are made here
         return P
 
@@ -80,7 +80,7 @@ def test_they_equal_geounits_in_slots(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(level_tables, "LEAST_NUMBERS", 10**6)
         slots = blue(problem, "two_pass")
-        assert not any(own.leaves for own in slots._prepared._method._measured)
+        assert not any(own.rows[:-1] for own in slots._prepared._method._measured)
     P, (n, m) = in_blocks(problem), (problem.observed.size, problem.desired.size)
     Y, V = (np.random.default_rng(0).standard_normal((size, 2)) for size in (n, m))
     assert (abs(P @ Y - slots @ Y) <= 2 * rounding(problem, Y)).all()
