@@ -121,12 +121,10 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
     problem = posed.problem
     schema, has_equalities, is_correlated = problem.domain.schema, problem.has_equalities, problem.is_correlated
     places, tables = posed.places(made, x), dict[str, tuple[Float, Float]]()
-    claimed = {f"claim {claim.index}": claim.figures for claim in made}
+    figures, measured = (np.concatenate([own, *(claim.figures for claim in made)]) if made else own for own in (x, y))
     for placed in places.level_tables:
-        own = claimed.get(placed.key)
-        value = x[placed.place] if own is None else own
-        measured = y[placed.place] if own is None else own
-        tables[placed.key] = value.reshape(-1, placed.table.size), measured.reshape(-1, placed.table.size)
+        value, own = (of[placed.place].reshape(-1, placed.table.size) for of in (figures, measured))
+        tables[placed.key] = value, own
     exact = [(placed.level, placed.table) for level in places.levels for placed in level.exact]
     follows = places.nest and are_nested(schema, exact)
     knows = has_equalities or (not follows and (problem.exact.any() or problem.has_zeros))
@@ -135,7 +133,7 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
         (rho, off), remains = posed.noise.weighted(y - x), np.zeros(y.size)
     if knows:
         known = known or KnownExactly(problem, posed.noise, places)
-        size = x.size + sum(own.size for own in claimed.values())
+        size = figures.size
         if known.rows.shape[0]:
             weighted = posed.noise.weighted(y - x)[0] if rho is None else rho
             pulled, more, slack = known.pulled(weighted, problem.unmeasured)
@@ -145,12 +143,15 @@ def certify_by_sums(posed: ProblemToProve, y: Float, x: Float, made: Sequence[Cl
     left = sums.all_left() + off
     if remains is not None:
         left = posed.noise.size(remains, ROUNDING * abs(remains)) + sums.moved() * (1 + float(np.sqrt(y.size))) + off
-    if known is None:
-        with proof.cells.not_claimed():
+    try:
+        if known is None:
             return sums.bound(places.tables, schema, left), sums.violation
-    scale = max(float(np.nanmax(abs(own), initial=0.0)) for own in (x, y, *claimed.values()))
-    with proof.cells.not_claimed():
+        scale = max(float(np.nanmax(abs(own), initial=0.0)) for own in (figures, measured))
         apart = _disagreement(posed.noise, known, known.values(y), proof, scale, ~np.isnan(x))
+    except DisprovedError as error:
+        if proof.cells.are_all_claimed:
+            raise
+        raise NotCertifiedError(f"{error}, by the cells that were put where none are claimed") from error
     return left + float(np.sqrt(sums.found[5]) + np.sqrt(sums.apart)) + apart, sums.violation
 
 

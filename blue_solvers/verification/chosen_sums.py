@@ -9,7 +9,7 @@ from scipy import sparse
 
 from blue_solvers.verification.reaches import ranges
 from blue_solvers.verification.weighed_noise import require_time, tied_together
-from constraint_builders.arrays import Flags, Float, Index
+from constraint_builders.arrays import Flags, Float, Index, kinds_of_rows
 
 MOST_TOGETHER = 400  # cells that are solved for together
 CLEAR, ZERO = 1e-8, 1e-12  # of the largest singular value: larger ones count, and smaller ones are none
@@ -176,13 +176,11 @@ def _inverse(A: Float, squares: Float) -> tuple[Float, float, int]:
 def first_alike(within: sparse.csc_array, alone: Flags) -> Index:
     """For every cell the first of which sums hold the same share: what residuals say of it follows, (cells,).
 
-    Shares are compared by random sums of these; cells in no sum, and those that are `alone`, are each their own.
+    Cells in no sum, and those that are `alone`, are each their own.
     """
     counts, cells = np.diff(within.indptr), np.arange(within.shape[1])
     units = np.repeat(within.data[within.indptr[:-1][counts > 0]], counts[counts > 0])
-    shares = sparse.csr_array((within.data / units, within.indices, within.indptr), shape=within.shape[::-1])
-    keys, own = shares @ np.random.default_rng(0).uniform(1, 2, (within.shape[0], 2)), alone | (counts == 0)
-    keys[own, 0] = -cells[own] - 1.0  # like no other
-    _, first, of_cell = np.unique(keys[:, 0], return_index=True, return_inverse=True)
-    first = first[of_cell]
-    return np.where(keys[:, 1] == keys[first, 1], first, cells)
+    shares = sparse.csc_array((within.data / units, within.indices, within.indptr), shape=within.shape)
+    kinds = np.where(alone | (counts == 0), cells.size + cells, kinds_of_rows(shares))
+    _, first, of_cell = np.unique(kinds, return_index=True, return_inverse=True)
+    return first[of_cell]

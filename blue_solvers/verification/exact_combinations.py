@@ -34,10 +34,10 @@ def finest_known(schema: Schema, known: Iterable[TableAtLevel]) -> TableAtLevel 
     NotCertifiedError
         If there is none.
     """
-    nested = sorted(known, key=lambda own: (own[0], own[1].size))
-    if not are_nested(schema, nested):
+    known = list(known)
+    if not are_nested(schema, known):
         raise NotCertifiedError("tables are known exactly that do not nest: the least standard errors are not known")
-    return nested[-1] if nested else None
+    return max(known, key=lambda own: (own[0], own[1].size), default=None)
 
 
 def are_nested(schema: Schema, known: Iterable[TableAtLevel]) -> bool:

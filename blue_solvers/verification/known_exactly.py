@@ -29,6 +29,7 @@ from blue_solvers.verification.weighed_noise import (
 )
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float
+from constraint_builders.diagonals import scaled
 
 MOST_KNOWN = 2_000_000  # cells of leaves, where what is known exactly takes iterations
 MOST_SHARES = 50_000_000  # of these in what is known exactly
@@ -163,10 +164,9 @@ class LeastMoves:
     """Least squares of rows, (k, N), over cells in units of `root`, (N,): each as near as one step comes."""
 
     def __init__(self, rows: sparse.csr_array, root: Float) -> None:
-        weights, of_entry = rows.data * root[rows.indices], np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        self._scale = reciprocal(np.sqrt(np.bincount(of_entry, weights**2, rows.shape[0])))
-        entries = weights * self._scale[of_entry], rows.indices, rows.indptr
-        self._rows, self.root, self._inverse = sparse.csr_array(entries, shape=rows.shape), root, np.zeros((0, 0))
+        weighted = scaled(rows, columns=root)
+        self._scale = reciprocal(np.sqrt(weighted.power(2).sum(axis=1)))
+        self._rows, self.root, self._inverse = scaled(weighted, self._scale), root, np.zeros((0, 0))
         if 0 < rows.shape[0] <= MOST_FACTORED:
             products = (self._rows @ self._rows.T).toarray()
             self._inverse = np.linalg.pinv(products, rcond=len(products) * ROUNDING, hermitian=True)

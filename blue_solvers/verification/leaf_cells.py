@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells
 from blue_solvers.verification.placed_tables import Figures, Level, LevelTable, PlacedTables
 from blue_solvers.verification.reaches import Cells, Reach, add, once, side_by_side, spread
-from blue_solvers.verification.weighed_noise import ROUNDING, DisprovedError, NotCertifiedError, require_time
+from blue_solvers.verification.weighed_noise import ROUNDING, require_time
 from constraint_builders.arrays import Float
 
 Handed = tuple[Cells, float]  # what is said of places of a level by all above, and how large it is at most
@@ -50,15 +49,10 @@ class LeafCells:
             return np.asarray(self._figures[placed.key][0][:], dtype=float)
         return np.broadcast_to(np.nan, (self.places.levels[placed.level].rows, placed.table.size))
 
-    @contextmanager
-    def not_claimed(self) -> Iterator[None]:
-        """Let nothing be disproved by cells of which nothing was claimed."""
-        try:
-            yield
-        except DisprovedError as error:
-            if self._lacking is None:
-                raise
-            raise NotCertifiedError(f"{error}, by the cells that were put where none are claimed") from error
+    @property
+    def are_all_claimed(self) -> bool:
+        """Whether none was put where nothing is said."""
+        return self._lacking is None
 
     def is_filled(self, number: int) -> bool:
         """Whether cells of some leaves are not those that are claimed, of which nothing is said."""

@@ -12,6 +12,7 @@ where it stands as one leaf.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -265,14 +266,14 @@ class MovedResiduals:
             if square < least:
                 least, kept = square, self._state()
         if square > least:
-            self.totals.left, self.totals.returned, self.totals.rounded, self._slack, self._taken, left = kept
+            self.totals, self._slack, self._taken, left = kept
             if self.figures.left is not None and left is not None:
                 self.figures.left[:] = left
 
-    def _state(self) -> tuple[float, dict[str, float], float, float, Taken, Float | None]:
+    def _state(self) -> tuple[CertificateSums, float, Taken, Float | None]:
         """What is left, and where."""
         left = None if self.figures.left is None else self.figures.left.copy()
-        return self.totals.left, self.totals.returned, self.totals.rounded, self._slack, self._taken, left
+        return replace(self.totals), self._slack, self._taken, left
 
     def _is_little(self, square: float) -> bool:
         """Whether what is left is next to nothing, or to what figures disagree by."""

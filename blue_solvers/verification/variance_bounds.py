@@ -120,7 +120,7 @@ def unit_noise(problem: Problem, cells: Sequence[int] | ArrayLike) -> Float:
 
     NaN where a cell rests on what was not measured, or on no sum of measured cells with whole numbers of each.
     """
-    problem, weights = _measured(problem), _weights(problem, problem.desired.positions(cells))
+    problem, weights = problem.determined, _weights(problem, problem.desired.positions(cells))
     sums = np.asarray(problem.noise_covariance @ np.nan_to_num(weights))
     sums[problem.exact] = 0.0
     sums[:, np.isnan(weights).any(axis=0)] = np.nan
@@ -167,10 +167,10 @@ def certify_variances(
     seen = claimed if observed is None else numbers_over(problem.observed, observed, "observed", chosen.size)
     lower, upper, reasons = np.zeros(chosen.size), np.full(chosen.size, np.inf), list[str]()
     try:
-        noise = WeighedNoise.of(_measured(problem))
+        noise = WeighedNoise.of(problem.determined)
     except NotCertifiedError as refusal:
         return VarianceBounds(chosen, lower, upper, (str(refusal),) * chosen.size)
-    centred, weights = _without_right_hand_sides(_measured(problem)), _weights(problem, chosen)
+    centred, weights = _without_right_hand_sides(problem.determined), _weights(problem, chosen)
     sums, certifier = unit_noise(problem, chosen), Certifier(centred)
     listed = Listed(centred, np.zeros(noise.sd.size)) if can_be_listed(centred) else None
     for k, cell in enumerate(chosen.tolist()):
@@ -226,11 +226,6 @@ def _weights(problem: Problem, cells: Index) -> Float:
         lost |= problem.undetermined[cells]
     found[:, lost] = np.nan
     return found
-
-
-def _measured(problem: Problem) -> Problem:
-    """The same had it been measured what other cells need that are not determined."""
-    return problem if problem.undetermined is None else problem.determined
 
 
 def _without_right_hand_sides(problem: Problem) -> Problem:

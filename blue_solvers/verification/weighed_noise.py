@@ -21,6 +21,7 @@ from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import Noise
 from constraint_builders.description.source_values import SourceValues
+from constraint_builders.diagonals import diagonal_matrix
 
 thread_time = getattr(time, "thread_time", time.process_time)  # a browser has one thread, and the second clock alone
 Product = Callable[[Float], Float]
@@ -243,10 +244,10 @@ class WeighedNoise:
             If noise ties too many of them together.
         """
         if self.correlated is None:
-            root = _diagonal(1 / self.sd[cells])
+            root = diagonal_matrix(1 / self.sd[cells])
             return root.__matmul__, root.__matmul__
         if self.correlated.is_shared:  # whose own noise a Cholesky factor would lose beside what cells share
-            own = _diagonal(1 / self.least[cells])
+            own = diagonal_matrix(1 / self.least[cells])
             U, values, _ = np.linalg.svd(own @ self.correlated.sources[cells], full_matrices=False)
             shrunk = U * (1 / np.hypot(1, values) - 1)
             return (lambda X: own @ X + shrunk @ (U.T @ (own @ X))), (
@@ -311,12 +312,6 @@ def _largest(product: Callable[[Float], Float], size: int) -> float:
     for _ in range(INVERSE_STEPS):
         v = product(v / np.linalg.norm(v))
     return float(np.linalg.norm(v))
-
-
-def _diagonal(values: Float) -> sparse.csr_array:
-    """A diagonal matrix, (k, k), of (k,) values, of none too."""
-    places = np.arange(values.size + 1)
-    return sparse.csr_array((values, places[:-1], places), shape=(values.size, values.size))
 
 
 def tied_together(cells: sparse.sparray) -> list[Index]:
