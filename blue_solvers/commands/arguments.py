@@ -194,6 +194,13 @@ def settings_path(text: str) -> str:
     return ReadPath(text) if text.endswith(".toml") else text
 
 
+def stored_result(text: str) -> str:
+    """A result that is read; where there is nothing at it this is said before anything is loaded."""
+    if not os.path.exists(text):
+        os.stat(Path(text) / RESULT)
+    return ReadPath(text)
+
+
 def require_table(path: str) -> None:
     """Refuse a file that no table can be written to."""
     from constraint_builders.files.new_files import require_writable
@@ -316,6 +323,7 @@ NAMED: dict[str, dict[str, Any]] = {  # what fields of options are called in `op
     "choices": {"solvers": _Solvers()},
     "type": {
         "read path": ReadPath,
+        "result": stored_result,
         "written path": WrittenPath,
         "settings": settings_path,
         "number": plain_number,

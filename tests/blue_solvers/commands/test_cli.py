@@ -368,9 +368,12 @@ def test_nonnegative_counts_stand_beside_the_estimates(
     assert capsys.readouterr().out.count("moved ") == len(problem.desired.names)
 
 
-@every("words", ["--help", "--version", "--nothing", *(f"{name} --nothing" for name in COMMANDS if name != "design")])
+NOTHING = ["--help", "--version", "--nothing", "tables nowhere", "query nowhere --all"]
+
+
+@every("words", [*NOTHING, *(f"{name} --nothing" for name in COMMANDS if name != "design")])
 def test_help_waits_for_no_library(words: str) -> None:
-    """Nor do wrong arguments; the choices of `design` are those of the library that builds spines."""
+    """Nor do wrong arguments, or results that are nowhere; the choices of `design` are those of the library itself."""
     work = f"""
 import sys
 from blue_solvers.cli import main
