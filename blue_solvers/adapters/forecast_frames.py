@@ -209,10 +209,12 @@ def _check_tags(tags: Mapping[str, Any] | None, names: Sequence[str]) -> None:
 def _from_intervals(frame: polars.DataFrame, rows: _Rows, model: str) -> Float | None:
     """Standard deviations (series, times) by the model's own intervals, the mean of those of all levels; or None."""
     found = []
-    for name in frame.columns:
-        bound = BOUND.fullmatch(name)
-        if bound and bound[1] == model and bound[2] == "lo" and f"{model}-hi-{bound[3]}" in frame.columns:
-            width = rows.matrix(frame, f"{model}-hi-{bound[3]}") - rows.matrix(frame, name)
+    for bound in filter(None, map(BOUND.fullmatch, frame.columns)):
+        other = f"{model}-{'hi' if bound[2] == 'lo' else 'lo'}-{bound[3]}"
+        if bound[1] == model and other not in frame.columns:
+            raise ValueError(f"Y_hat_df has {bound[0]!r} and no {other!r}: give both bounds, or leave it out")
+        if bound[1] == model and bound[2] == "lo":
+            width = rows.matrix(frame, other) - rows.matrix(frame, bound[0])
             found.append(width / (2 * normal_multiple(coverages([float(bound[3])])[0] / 100)))
     return np.mean(found, axis=0) if found else None
 

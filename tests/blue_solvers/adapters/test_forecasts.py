@@ -242,6 +242,8 @@ def test_series_that_only_an_index_names_are_read_and_columns_that_are_numbered_
     (lambda b: b, {"method": "mint_shrink"}, "needs the sample's values and the forecasts of them"),
     (lambda b: b, {"method": "mint"}, "no method 'mint': there are 'ols'"),
     (lambda b: b[["unique_id", "ds", "AR"]], {"level": [90]}, "weighs forecasts and does not say how large"),
+    (lambda b: b.drop(columns="AR-hi-80"), {"level": [90]}, "Y_hat_df has 'AR-lo-80' and no 'AR-hi-80'"),
+    (lambda b: b.drop(columns="AR-lo-80"), {"level": [90]}, "Y_hat_df has 'AR-hi-80' and no 'AR-lo-80'"),
     (lambda b: b, {"level": [190]}, "a level is a coverage in per cent"),
     (lambda b: b, {"level": [0.9]}, "a level is a coverage in per cent"),
     (lambda b: b.assign(ds=b["ds"].map(str).where(b.index > 0)), {}, "has a row without a time in 'ds'"),
