@@ -228,6 +228,16 @@ def compare_spines(
     ValueError
         If spines have different blocks, or for what `entity_variances` refuses.
     """
+    require_same_blocks(strategies)
+    variances = {}
+    for name, strategy in strategies.items():
+        found = entity_variances(strategy, schema, entities, table, solver)
+        variances[name] = found.reshape(entities.size, -1).mean(axis=1)
+    return SpineReport(entities, {name: osed(s.spine, entities) for name, s in strategies.items()}, variances)
+
+
+def require_same_blocks(strategies: Mapping[str, Strategy]) -> None:
+    """Raise `ValueError` unless the strategies' spines, by name, have the same blocks in the same order."""
     blocks = {name: [own.spine.geocodes[i] for i in leaves(own.spine)] for name, own in strategies.items()}
     first = next(iter(blocks), "")
     for name, codes in blocks.items():
@@ -235,8 +245,3 @@ def compare_spines(
             raise ValueError(
                 f"spines {first!r} and {name!r} have different blocks, or in another order: compare like with like"
             )
-    variances = {}
-    for name, strategy in strategies.items():
-        found = entity_variances(strategy, schema, entities, table, solver)
-        variances[name] = found.reshape(entities.size, -1).mean(axis=1)
-    return SpineReport(entities, {name: osed(s.spine, entities) for name, s in strategies.items()}, variances)

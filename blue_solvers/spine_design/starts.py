@@ -11,6 +11,7 @@ from blue_solvers.spine_design.block_functionals import BlockFunctionals
 from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.objective import Objective
 from blue_solvers.spine_design.regrouping import OptimisedSpine, optimise_spine
+from blue_solvers.spine_design.report import require_same_blocks
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.geography import Entities, Strategy
@@ -75,10 +76,11 @@ def best_spine(
     Raises
     ------
     ValueError
-        If there is no start, or for what the two searches refuse.
+        If there is no start, their blocks differ, or for what the two searches refuse.
     """
     if not starts:
         raise ValueError("there is no start: give at least one strategy by its name")
+    require_same_blocks(starts)
     groups, bypassed = {}, {}
     for name, start in starts.items():
         groups[name] = optimise_spine(

@@ -14,6 +14,7 @@ from blue_solvers.spine_design.bypasses import optimise_bypasses
 from blue_solvers.spine_design.contributions import functional_variances as total_variances
 from blue_solvers.spine_design.regrouping import optimise_spine
 from blue_solvers.spine_design.report import compare_spines, entity_variances, entity_workload, workload_variances
+from blue_solvers.spine_design.starts import best_spine
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.geography import (
     Entities,
@@ -121,6 +122,9 @@ def test_report_compares_spines_entity_by_entity():
     other = Spine.from_geoids([f"2{code[1:]}" for code in partitions(spine)["Block"]], WIDTHS)
     with pytest.raises(ValueError, match="have different blocks"):
         compare_spines({"a": even_strategy(spine), "b": even_strategy(other)}, SCHEMA, entities)
+    turned = from_partitions({level: codes[::-1] for level, codes in partitions(spine).items()})
+    with pytest.raises(ValueError, match="have different blocks, or in another order"):
+        best_spine({"a": even_strategy(spine), "b": even_strategy(turned)}, SCHEMA, entities)
 
 
 @every("objective", ["mean", "worst", "weighted"])
