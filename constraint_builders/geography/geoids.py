@@ -180,8 +180,11 @@ class Geoids:
         return self._geoids[order].tolist(), order
 
     @cached_property
-    def _own_codes(self) -> dict[str, int]:
-        return {code: i for i, code in enumerate(self.spine.geocodes)}
+    def _own_codes(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for i, code in enumerate(self.spine.geocodes):
+            found[code] = (*found.get(code, ()), i)
+        return found
 
     def _blocks(self, code: str) -> Index:
         """Numbers among the leaves of those that lie in a place."""
@@ -203,10 +206,16 @@ class Geoids:
                 self._require_whole(geoid)
                 return np.sort(order[first:last])
         if text in self._own_codes:
-            geounit = self._own_codes[text]
-            above = self.spine.ancestors_at(self._leaves, int(self.spine.level_of[geounit]))
-            return np.flatnonzero(above == geounit)
+            blocks, *others = map(self._below, self._own_codes[text])
+            if not all(np.array_equal(blocks, other) for other in others):
+                levels = " and of a ".join(self.spine.levels[self.spine.level_of[i]] for i in self._own_codes[text])
+                raise ValueError(f"{code!r} is the code of a {levels}, which differ: ask for geounits of one geolevel")
+            return blocks
         raise ValueError(self._unknown(code, geoid))
+
+    def _below(self, geounit: int) -> Index:
+        """Numbers among the leaves of those at or below a geounit."""
+        return np.flatnonzero(self.spine.ancestors_at(self._leaves, int(self.spine.level_of[geounit])) == geounit)
 
     def _unknown(self, code: str, geoid: str) -> str:
         moved = [(block, to) for block, to in MOVED_IN_TABULATION.items() if geoid and block.startswith(geoid)]

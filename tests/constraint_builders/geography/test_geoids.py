@@ -150,4 +150,8 @@ def test_spines_with_codes_of_their_own_go_by_these() -> None:
     assert found.every("Kreis").names == ("A1", "A2")
     assert found.of(["A1", "A2z"]).contains.toarray().tolist() == [[1, 1, 0], [0, 0, 1]]
     refuses("'A3' is no GEOID and no geocode", found.of, ["A3"])
+    again = Geoids(Spine.from_geocodes({"Land": ["A"], "Kreis": ["A", "Ab"], "Ort": ["A", "Ab", "Abc"]}))
+    refuses("'A' is the code of a Land and of a Kreis and of a Ort, which differ", again.of, ["A"])
+    one = Geoids(Spine.from_geocodes({"Land": ["A"], "Kreis": ["A"], "Ort": ["A1", "A2"]}))
+    assert one.of(["A"]).contains.sum() == 2
     refuses("nothing is known of places of level 'tract' here: there are Land, Kreis, Ort", found.every, "tract")
