@@ -27,6 +27,7 @@ FIGURES = {own.name: sum((KINDS[kind] for kind in str(own.type).split(" | ")), (
 PARTS = {
     "schema": ("variables", "recodes"),
     "spine": ("levels", "geocodes", "parent", "level_of"),
+    "areas": ("levels", "incidence"),
     "zeros": ("axes", "empty"),
     "summing": ("matrix",),
 }  # of a problem, where it has them

@@ -16,7 +16,7 @@ from blue_solvers import SOLVERS, Dense, Prepared, Solver, benchmark, plots
 from blue_solvers.benchmarking import COLUMNS_OF_A_ROW
 from blue_solvers.benchmarking.one_pair import Costs
 from blue_solvers.cli import main
-from constraint_builders import Problem, Schema, gallery
+from constraint_builders import Areas, Problem, Schema, gallery
 from noise_mechanisms import draw_noise
 from tests.helpers.refused import refused, refuses
 
@@ -147,6 +147,8 @@ ALIKE = [
     Problem.from_matrix([[1.0, 1, -1]], [1.0, 2, 2], b=[1.0]),
     Problem.from_summing_matrix([[1, 1], [1, 0], [0, 1]], [1.0, 2, 2]),
     Problem.from_summing_matrix([[1, 2], [1, 0], [0, 1]], [1.0, 2, 2]),
+    Problem(SEX, {"R": TABLES}, areas=Areas(4, {"R": ["N", "N", "S", "S"]})),
+    Problem(SEX, {"R": TABLES}, areas=Areas(4, {"R": ["N", "S", "N", "S"]})),
 ]
 
 
