@@ -13,7 +13,7 @@ from blue_solvers import blue
 from blue_solvers.uncertainty import proved_variances
 from blue_solvers.verification import certify_variances
 from blue_solvers.verification.variance_bounds import bounds_at_once, unit_noise
-from constraint_builders import Areas, Problem, Schema, gallery
+from constraint_builders import Areas, Problem, Schema, Spine, gallery
 from tests.helpers.effort import first_of, lengths
 from tests.helpers.every import cases, every
 from tests.helpers.oracles.invent import Kind, Size, all_kinds, invent, taken
@@ -229,6 +229,18 @@ def test_sums_on_a_tree_have_variances_in_closed_form(monkeypatch: pytest.Monkey
         true = np.diag(S @ np.linalg.inv((S.T / variances) @ S) @ S.T)
         np.testing.assert_allclose(bounds.lower, true, rtol=1e-9)
         np.testing.assert_allclose(bounds.upper, true, rtol=1e-9)
+
+
+def test_variances_beside_cells_that_nothing_determines_are_proved() -> None:
+    """On a spine these refused all others: of b, which the counties' totals tell, too."""
+    spine = Spine([-1, 0, 0], ["S", "C", "C"])
+    observed = {"S": {"a * b": np.array([[[1, np.inf], [1, np.inf]]])}, "C": {"total": 0.5}}
+    desired = {"S": ["a", "b"], "C": ["total"]}
+    problem = Problem(Schema({"a": 2, "b": 2}), observed, desired, spine=spine, undetermined="nan")
+    assert problem.undetermined is not None
+    bounds = proved_variances(problem, np.flatnonzero(~problem.undetermined))
+    np.testing.assert_allclose(bounds.lower, [2, 3, 0.5, 0.5], rtol=1e-7)
+    np.testing.assert_allclose(bounds.upper, [2, 3, 0.5, 0.5], rtol=1e-7)
 
 
 @cases(
