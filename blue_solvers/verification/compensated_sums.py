@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from blue_solvers.verification.weighed_noise import EXTENDED, ROUNDING
-from constraint_builders.arrays import Float, Integers
-from constraint_builders.compiled import compiled, has_numba
+from blue_solvers.verification.weighed_noise import ROUNDING
+from constraint_builders.arrays import Float, Index, Integers
+from constraint_builders.compiled import compiled
 
 FEW = 7  # cells of a row that are not worth lanes
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
-RUN = 128  # rows added one after another in numpy: what is lost grows with these, and with the number of such runs
 
 
 def take_parts_in_numpy(cells: Float, steps: Integers, squares: Float) -> None:
@@ -145,13 +143,8 @@ def add_up_in_numpy(
         Sums, which are added to, and what they lose by rounding; may be `cells`, of which later blocks are sums then.
     """
     for step in steps:
-        block, sums, members, columns = _blocks(cells, step, starts, areas, weights, into, total)
-        found = sums.sum(axis=0, dtype=np.longdouble)
-        for first in range(0, block.shape[1], RUN):  # sums of sums take fewer roundings
-            rows = slice(first, first + RUN)
-            found += (columns @ (members[:, rows] @ block[:, rows].sum(axis=0, dtype=np.longdouble)).T).T
-        sums[0] = found
-        sums[1] = found - sums[0]
+        given, changed, weight = _pairs(step, starts, areas, weights, into)
+        _add_pairs(cells, given, weight, total, changed)
 
 
 @compiled(reference=add_up_in_numpy)
@@ -175,11 +168,8 @@ def spread_out_in_numpy(
         Added to; may be `total`.
     """
     for step in steps:
-        block, amounts, members, columns = _blocks(cells, step, starts, areas, weights, into, total)
-        found = members.T @ (columns.T @ amounts.sum(axis=0, dtype=np.longdouble).T).T
-        found += block.sum(axis=0, dtype=np.longdouble)
-        block[0] = found
-        block[1] = found - block[0]
+        changed, given, weight = _pairs(step, starts, areas, weights, into)
+        _add_pairs(total, given, weight, cells, changed)
 
 
 @compiled(reference=spread_out_in_numpy)
@@ -248,54 +238,56 @@ def _add_alike(cells: Float, begin: int, weight: float, total: Float, end: int, 
             high[i], low[i] = _plus(high[i], low[i] + rest, term)
 
 
-def _blocks(
-    cells: Float, step: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
-) -> tuple[Float, Float, sparse.csr_array, sparse.csr_array]:
-    """Of a step its rows and their sums, (parts, rows, cells), and the matrices from rows, and cells, to sums'."""
+def _pairs(
+    step: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers
+) -> tuple[Index, Index, Float]:
+    """Of a step where each cell lies and the sum that it belongs to, and by how much it counts there, (pairs,) each."""
     start, apart, rows, count, sums, wide, first, to = step.tolist()
-    block = _strided(cells, start, apart, rows, count)
     begins = starts[first : first + rows + 1] if first >= 0 and starts.size else np.arange(rows + 1)
-    own = slice(int(begins[0]), int(begins[-1]))
-    area = np.arange(rows) if first < 0 else areas[own]
-    weight = weights[own] if first >= 0 and weights.size else np.ones(area.size)
-    members = _members(begins - own.start, area, weight, int(area.max(initial=-1)) + 1)
-    number = np.arange(count)
+    row, entries = np.repeat(np.arange(rows), np.diff(begins)), np.arange(begins[0], begins[-1])
+    area, number = row if first < 0 else areas[entries], np.arange(count)
+    weight = weights[entries] if first >= 0 and weights.size else np.ones(row.size)
     if to >= 0:
         run = max(-first, 1)
         number = np.add.outer(into[to : to + count // run], np.arange(run)).ravel()
-    columns = _members(np.arange(count + 1), number, np.ones(count), int(number.max(initial=-1)) + 1)
-    return block, _strided(total, sums, wide, *(matrix.shape[0] for matrix in (members, columns))), members, columns
+    cells, places = np.add.outer(start + apart * row, np.arange(count)), np.add.outer(sums + wide * area, number)
+    return cells.ravel(), places.ravel(), np.repeat(weight, count)
 
 
-def _strided(cells: Float, start: int, apart: int, rows: int, count: int) -> Float:
-    """A block of rows, (parts, rows, count), of cells, (parts, S), as a view."""
-    part, cell = cells.strides
-    return np.lib.stride_tricks.as_strided(cells[:, start:], (len(cells), rows, count), (part, cell * apart, cell))
+def _add_pairs(cells: Float, given: Index, weight: Float, total: Float, changed: Index) -> None:
+    """Add given cells of (1 or 2, S) times weights, (pairs,), to those of (2, T) that are changed: neighbours first."""
+    order = np.argsort(changed, kind="stable")
+    given, weight, place = given[order], weight[order], changed[order]
+    high = weight * cells[0, given]
+    low = _rest_of(high, weight, cells[0, given])
+    if len(cells) > 1:
+        low += weight * cells[1, given]
+    while (same := place[1:] == place[:-1]).any():
+        first = np.flatnonzero(np.append(True, ~same))
+        even = (np.arange(place.size) - np.repeat(first, np.diff(first, append=place.size))) % 2 == 0
+        pair = np.flatnonzero(even[:-1] & same)
+        high[pair], low[pair] = _plus(high[pair], low[pair] + low[pair + 1], high[pair + 1])
+        high, low, place = high[even], low[even], place[even]
+    total[0, place], total[1, place] = _plus(total[0, place], total[1, place] + low, high)
 
 
 def sum_rounding(count: int, width: int) -> float:
     """By how much a sum over so many rows and cells is off, beside the sum of sizes of all that is added."""
-    if has_numba():
-        return 4 * ROUNDING**2 * ((count + 4) * (width + 4) + TOGETHER**2)
-    # EXTENDED is two roundings: of a row in its own sum, and where sums of others are added later; a cell has the first
-    return EXTENDED * (min(RUN, count) + count / RUN + width / 2 + 8) + 2.0**-106
-
-
-def _members(starts: Integers, areas: Integers, weights: Float, count: int) -> sparse.csr_array:
-    """Weights of rows in areas, (count, rows), from lists as of `add_up`."""
-    columns = sparse.csc_array((weights.astype(np.longdouble), areas, starts), shape=(count, len(starts) - 1))
-    return sparse.csr_array(columns)
+    return 4 * ROUNDING**2 * ((count + 4) * (width + 4) + TOGETHER**2)
 
 
 def _product(weight: float, cell: float) -> tuple[float, float]:
     """A product, and what it loses by rounding (Dekker's)."""
     term = weight * cell
-    if weight == 1.0:
-        return term, 0.0
+    return term, 0.0 if weight == 1.0 else _rest_of(term, weight, cell)
+
+
+def _rest_of(term: Any, weight: Any, cell: Any) -> Any:
+    """What a product lost by rounding."""
     a, b = 134217729.0 * weight, 134217729.0 * cell
     high, other = a - (a - weight), b - (b - cell)
     low, rest = weight - high, cell - other
-    return term, ((high * other - term) + high * rest + low * other) + low * rest
+    return ((high * other - term) + high * rest + low * other) + low * rest
 
 
 def _plus(total: float, lost: float, term: float) -> tuple[float, float]:
