@@ -4,8 +4,7 @@
     python -m bench networks --quick    small ones
 
 1. Grids of differences and power flows: CPU seconds of one sparse factorisation of the normal equations, of the leaves,
-   of all exact standard errors, both together as multiples of the factorisation, and of the proof with its bound; and
-   how far scipy's lsqr leaves variances from the exact ones, where dense algebra has these.
+   of all exact standard errors, both together as multiples of the factorisation, and of the proof with its bound.
 2. Small networks of differences whose nodes are within bounds, some of them at one: how often 90 % intervals by
    inverted tests hold the node, and how long they are, beside those without bounds.
 
@@ -17,7 +16,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import lsqr
 
 from bench.measuring import is_quick, print_table, timed
 from blue_solvers.least_squares import least_squares
@@ -25,7 +23,6 @@ from blue_solvers.nonnegative import inverted_intervals
 from blue_solvers.normal_equations.factorisation import factorise
 from tests.helpers.designs import differences, edges, grid_of_differences
 
-DENSE = 4_000  # leaves up to which variances are compared
 ROUNDS, DRAWS = 3, 200
 PLACES = ("at the lower bound", "at the upper bound", "between", "half an error from one")  # of the first nodes
 Design = tuple[str, sparse.csr_array, NDArray]
@@ -35,7 +32,6 @@ def main(argv: list[str]) -> None:
     """Print both."""
     quick = is_quick(argv, "networks", __doc__, "small ones")
     head = ["design", "rows", "leaves", "one factorisation", "leaves", "standard errors", "together", "proof", "bound"]
-    head.append("lsqr is off by")
     print_table(head, (beside_a_factorisation(*own) for own in designs(quick)), ["power flows, 50,000 nodes"])
     head = ["node", "held", "without bounds", "length", "without bounds"]
     print_table(head, held_within_bounds(4 if quick else 100), ["half an error from one"])
@@ -73,12 +69,7 @@ def beside_a_factorisation(name: str, S: sparse.csr_array, variances: NDArray) -
         proof, proving = timed(found.certificate)
         times.append((once, leaves, errors, proving))
     once, leaves, errors, proving = np.min(times, axis=0)
-    off = "-"
-    if S.shape[1] <= DENSE:
-        scaled = sparse.diags_array(1 / np.sqrt(variances)) @ S
-        theirs = lsqr(scaled, y / np.sqrt(variances), calc_var=True)[9]
-        off = f"{np.max(abs(theirs / found.variances - 1)):.0%}"
-    return [name, *S.shape, once, leaves, errors, (leaves + errors) / once, proving, proof.bound, off]
+    return [name, *S.shape, once, leaves, errors, (leaves + errors) / once, proving, proof.bound]
 
 
 def held_within_bounds(runs: int) -> Iterator[list[object]]:

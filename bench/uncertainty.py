@@ -7,9 +7,6 @@
    sparse Cholesky factorisation of A Sigma A': the inversion alone, and all of it from the constraint matrix on, that
    factorisation included.
 2. 199 Monte Carlo replicates of PL94 by 55 counties, beside one apply, drawing the noise not counted.
-3. The covariance of minors and adults of five districts of Rhode Island at 2,016 cells a geounit, beside the adjoint
-   applies that would give it: of the fewest geounits that compose the districts, and of all their blocks. Where the
-   file of its blocks is at hand.
 
 What variances in closed form, by a factor and behind iterations cost, `bench solvers` says. Times are CPU
 times, the best of several runs: the machine may have other work.
@@ -21,27 +18,23 @@ from functools import partial
 import numpy as np
 
 from bench.measuring import is_quick, print_table, shortest
-from bench.problems import BLOCKS, cellwise, state
+from bench.problems import cellwise
 from blue_solvers import BlueOperator, blue
 from blue_solvers.normal_equations.factorisation import factorise
 from blue_solvers.normal_equations.noisy_equations import equations_of
 from blue_solvers.selected_inverse import SelectedInverse
-from blue_solvers.spine_design.report import entity_workload
 from blue_solvers.uncertainty import half_widths, variances_by_selected_inversion
 from blue_solvers.uncertainty.monte_carlo import Streams
-from constraint_builders import Problem, Spine, gallery
-from constraint_builders.arrays import Float
-from constraint_builders.geography import Entities, leaves
+from constraint_builders import Problem, gallery
 from noise_mechanisms import draw_noise
 
 SEED = 7
 DRAWS = 199
-DISTRICTS = 5
 Rows = Iterator[list[object]]
 
 
 def main(argv: list[str]) -> None:
-    """Print the three."""
+    """Print both."""
     quick = is_quick(argv, "uncertainty", __doc__, "a smaller cube, and fewer counties")
     print_table(["what", "seconds", "beside", "seconds", "ratio", "target", ""], rows(quick))
 
@@ -50,8 +43,6 @@ def rows(quick: bool) -> Rows:
     """The printed rows."""
     yield from selected_inversion(gallery.cube(4, 5 if quick else 10))
     yield from monte_carlo(gallery.pl94_counties(5 if quick else 55))
-    if BLOCKS.exists():
-        yield from functionals_on_a_spine(state("16" if quick else "2016"))
 
 
 def selected_inversion(problem: Problem) -> Rows:
@@ -79,26 +70,6 @@ def _draw(P: BlueOperator) -> None:
     """The noise of all replicates, and nothing else."""
     for _, stream, width in Streams(SEED, max(P.shape)).batches(0, DRAWS):
         draw_noise(P.problem, width, stream)
-
-
-def functionals_on_a_spine(base: Problem) -> Rows:
-    """Functionals of districts by a pass up their branches, beside one adjoint apply for each of them."""
-    observed: dict[str, dict[str, Float]] = {}
-    for (level, table), variances in zip(base.observed.names, base.geounit_variances, strict=True):
-        observed.setdefault(level, {})[table] = variances
-    for name, levels in {"fewest geounits": base.spine.levels, "all blocks": base.spine.levels[-1:]}.items():
-        problem = Problem(base.schema, observed, {level: ["votingage"] for level in levels}, spine=base.spine)
-        P = blue(problem, "two_pass")
-        W = entity_workload(problem, _districts(base.spine), "votingage")
-        adjoint, seconds = shortest(partial(P.T.dot, W[:, [0]].toarray()), partial(P.functional_covariance, W))
-        what = f"covariance of {W.shape[1]} functionals, {W.nnz:,} weights: {name}"
-        yield _row(what, seconds, "adjoint applies", W.shape[1] * adjoint, 0.1)
-
-
-def _districts(spine: Spine) -> Entities:
-    """Five runs of blocks, which cross county and tract lines."""
-    district = np.arange(leaves(spine).size) * DISTRICTS // leaves(spine).size
-    return Entities([f"district {k}" for k in range(DISTRICTS)], district == np.arange(DISTRICTS)[:, None])
 
 
 def _row(what: str, seconds: float, beside: str, unit: float, target: float) -> list[object]:

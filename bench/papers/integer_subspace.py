@@ -23,9 +23,6 @@ from noise_mechanisms.integer_subspace import (
     Invariants,
     JumpKernel,
     Lattice,
-    dispersed_starts,
-    meeting_times,
-    potential_scale_reduction,
     projected_noise,
     tail_bound,
 )
@@ -58,13 +55,11 @@ class Scale:
 
     draws: int = 20_000
     projections: int = 1000
-    couplings: int = 200
     trace: int = 20_000
     timing_moves: int = 300_000
-    slow_couplings: bool = True
 
 
-QUICK = Scale(draws=2000, projections=20, couplings=20, trace=1000, timing_moves=20_000, slow_couplings=False)
+QUICK = Scale(draws=2000, projections=20, trace=1000, timing_moves=20_000)
 Rows = Iterator[list[object]]
 
 
@@ -87,11 +82,6 @@ def intersecting(scale: Scale) -> None:
     venn = Invariants.from_subsets(subsets, records=14)
     for norm in (1, 2):
         print_noise("intersecting", GeneralizedLaplace(venn, EPSILON, norm), scale)
-    lattice = Lattice(venn)
-    kernels: dict[str, tuple[Kernel, int]] = {"heat bath, L1": (HeatBathKernel(lattice, EPSILON), 300)}
-    for norm, lag in ((1, 5000), (2, 2000)) if scale.slow_couplings else ():
-        kernels[f"paper's kernel, L{norm}"] = (jump_kernel(lattice, "intersecting", norm), lag)
-    print_convergence(kernels, min(scale.couplings, 60))
 
 
 def children(scale: Scale) -> None:
@@ -100,7 +90,6 @@ def children(scale: Scale) -> None:
     invariants = Invariants.from_margins(gallery.delinquent_children().schema, ["county", "education"])
     for norm in (1, 2):
         mechanism = GeneralizedLaplace(invariants, EPSILON, norm)
-        print(f"one realisation of the noise, L{norm}: {mechanism.sample(1, norm).reshape(4, 4).tolist()}")
         noise = print_noise("children", mechanism, scale)
         table = np.array(PRINTED[norm]).ravel()
         size, sizes = float(np.linalg.norm(table, norm, axis=-1)), np.linalg.norm(noise, norm, axis=-1)
@@ -109,12 +98,6 @@ def children(scale: Scale) -> None:
             f"norm is {size:.1f}, ours {sizes.mean():.1f} on average, {100 * (sizes >= size).mean():.0f} % of them as "
             f"large; bound {tail_bound(mechanism, size):.2f}"
         )
-    lattice = Lattice(invariants)
-    bath, jumps = HeatBathKernel(lattice, EPSILON), {n: jump_kernel(lattice, "children", n) for n in (1, 2)}
-    kernels: dict[str, tuple[Kernel, int]] = {f"heat bath, L1, lag {lag}": (bath, lag) for lag in (200, 1000)}
-    for norm, lag in ((1, 1000), (1, 5000), (2, 2000)):
-        kernels[f"paper's kernel, L{norm}, lag {lag}"] = (jumps[norm], lag)
-    print_convergence(kernels, scale.couplings)
 
 
 def counties(scale: Scale) -> None:
@@ -124,19 +107,6 @@ def counties(scale: Scale) -> None:
     print(f"102 as in Illinois, of synthetic log-normal sizes, {sizes.min():,.0f} to {sizes.max():,.0f} people")
     mechanism = GeneralizedLaplace(Invariants.from_subsets([range(sizes.size)], sizes.size), COUNTY_EPSILON)
     print_noise("counties", mechanism, scale, sizes)
-    smallest = 82  # the least populous county of the country, which the paper names
-    print(
-        f"units that 1,000 draws would make negative if they held {smallest} people: at most "
-        f"{1000 * sizes.size * np.exp(-COUNTY_EPSILON * smallest):.2g} expected; the paper found none"
-    )
-    kernel = HeatBathKernel(mechanism.lattice, COUNTY_EPSILON, has_numba())
-    print(f"scale reduction over 4 chains from dispersed starts, worst county: {reduction(kernel, scale):.4f}")
-
-
-def jump_kernel(lattice: Lattice, problem: str, norm: int, compiled: bool = False) -> JumpKernel:
-    """The paper's kernel, with the best proposals."""
-    epsilon = COUNTY_EPSILON if problem == "counties" else EPSILON
-    return JumpKernel(lattice, epsilon, norm, BEST_A[problem, norm], compiled)
 
 
 def print_noise(problem: str, mechanism: GeneralizedLaplace, scale: Scale, sizes: Float | None = None) -> Integers:
@@ -147,10 +117,9 @@ def print_noise(problem: str, mechanism: GeneralizedLaplace, scale: Scale, sizes
     print(f"L{mechanism.norm}: sampler {choice.sampler.name!r}, {choice.reason}")
     rows = [noise_row("generalized Laplace", noise, seconds / scale.draws, sizes)]
     if sizes is not None:
-        for label, whole in {", whole": True, "": False}.items():
-            project = partial(projected_noise, mechanism.invariants, mechanism.epsilon, scale.projections, 1, whole)
-            other, taken = timed(project)
-            rows.append(noise_row(f"double geometric, projected{label}", other, taken / scale.projections, sizes))
+        project = partial(projected_noise, mechanism.invariants, mechanism.epsilon, scale.projections, 1, whole=False)
+        other, taken = timed(project)
+        rows.append(noise_row("double geometric, projected", other, taken / scale.projections, sizes))
     header = ["noise", "largest mean / its s.e.", "s.d. of cells", "0.5, 99.5 %", "beyond 30", "mean L1", "us a draw"]
     print_table([*header, "correlation of mean, log size"], rows)
     header = ["sampler", "iterations a sample", "us an iteration", "us an independent sample"]
@@ -173,7 +142,8 @@ def effort(mechanism: GeneralizedLaplace, problem: str, scale: Scale, exact: flo
     """Time for one effective independent sample, of the exact sampler and of each chain."""
     yield [f"exact: {mechanism.automatic.sampler.name}", 1, "", 1e6 * exact]
     lattice, norm = mechanism.lattice, mechanism.norm
-    kernels: dict[str, Kernel] = {"paper's kernel": jump_kernel(lattice, problem, norm, has_numba())}
+    jumps = JumpKernel(lattice, mechanism.epsilon, norm, BEST_A[problem, norm], has_numba())
+    kernels: dict[str, Kernel] = {"paper's kernel": jumps}
     if norm == 1:
         kernels["heat bath"] = HeatBathKernel(lattice, mechanism.epsilon, has_numba())
     for name, kernel in kernels.items():
@@ -199,28 +169,6 @@ def iteration_seconds(kernel: Kernel, scale: Scale) -> float:
     moves = scale.timing_moves if kernel.compiled else scale.timing_moves // 100
     kernel.advance(states, 10, np.random.default_rng(0))
     return min(timed(partial(kernel.advance, states, moves, np.random.default_rng(i)))[1] for i in range(5)) / moves
-
-
-def print_convergence(kernels: dict[str, tuple[Kernel, int]], runs: int) -> None:
-    """Iterations until the coupling's bound on the distance from the law is small."""
-
-    def row(name: str, kernel: Kernel, lag: int) -> list[object]:
-        meetings = meeting_times(kernel, lag, runs, max_iterations=400_000, rng=4)
-        small = [meetings.iterations_for(eta) for eta in (0.25, 0.05, 0.01)]
-        bound, error = meetings.bound(small[0])
-        return [name, lag, (meetings.times - lag).mean(), f"{bound:.2f} +- {error:.2f}", *small]
-
-    header = ["coupled chains", "lag", "mean tau - lag", "bound there", "bound .25 after", ".05 after", ".01 after"]
-    print_table(header, (row(name, *own) for name, own in kernels.items()), kernels)
-
-
-def reduction(kernel: Kernel, scale: Scale) -> float:
-    """Largest potential scale reduction of 4 chains from dispersed starts, after the burn-in."""
-    rng = np.random.default_rng(7)
-    states = dispersed_starts(kernel, 4, rng)
-    kernel.advance(states, kernel.burn_in, rng)
-    thinning = max(1, kernel.burn_in // 50)
-    return float(potential_scale_reduction(kernel.trace(states, scale.trace // 10, thinning, rng)).max())
 
 
 def further() -> Rows:
