@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -75,7 +75,7 @@ def blue(problem: Problem, solver: SolverName | Solver = "auto") -> BlueOperator
     """
     if not isinstance(problem, Problem):
         raise TypeError(
-            f"blue takes a Problem, which says what was measured and how precisely: got {type(problem).__name__}; "
+            f"an estimate takes a Problem, what was measured and how precisely: got {type(problem).__name__}; "
             "blue(problem) @ problem.vector(tables) is the estimate, Problem(schema, {'sex': 2.0}) or "
             "Problem.from_matrix(A, variances) describe one"
         )
@@ -314,10 +314,10 @@ class BlueOperator(OverLayouts):
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the observed layout."""
-        observed = self.problem.observed
-        vector = observed.vector(y) if isinstance(y, Mapping) else real_vector(observed, y, truth_values=False)
+        vector = real_vector(self.problem.observed, y, truth_values=False)
         if vector.shape != (self.shape[1],):
-            raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}")
+            made = "problem.vector(tables) makes one"
+            raise ValueError(f"measurements must have shape ({self.shape[1]},): got {vector.shape}; {made}")
         self.problem.check_vector(vector := real_columns(vector))
         vector = self.problem.noise.centred(vector)
         if self.problem.has_unmeasured:

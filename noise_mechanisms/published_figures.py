@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +62,7 @@ class PublishedFigures:
         ValueError
             As `of`; or if y has another shape, or holds what no table can hold or no count leads to.
         """
-        values = problem.observed.one_vector(problem.observed.vector(y) if isinstance(y, Mapping) else y, "y")
+        values = problem.observed.one_vector(y, "y")
         figures = cls.of(problem, values)
         problem.check_vector(values)
         return values, figures

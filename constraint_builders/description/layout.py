@@ -155,7 +155,7 @@ class Layout(Compared):
             )
         trailing = vector.shape[1:]
         blocks = zip(self.names, self._shapes, self.offsets[:-1], self.offsets[1:], strict=True)
-        return {name: vector[start:stop].reshape(shape + trailing) for name, shape, start, stop in blocks}
+        return TableArrays({name: vector[start:stop].reshape(shape + trailing) for name, shape, start, stop in blocks})
 
     def vector(self, tables: Mapping[Any, ArrayLike]) -> Float:
         """Lay tables out in one flat vector; the inverse of `tables`.
@@ -216,7 +216,7 @@ class Layout(Compared):
 
         Parameters
         ----------
-        values : array_like, (size,) or (size, K)
+        values : array_like, (size,) or (size, K), or mapping of tables
             Labels of the first axis are followed where the cells are nodes, and refused where they have no names. What
             has a layout of its own, as an estimate has, is laid out by its tables.
         what : str
@@ -229,6 +229,8 @@ class Layout(Compared):
         ValueError
             If labels or tables do not fit, or it holds anything but numbers; shapes are the caller's to say.
         """
+        if isinstance(values, Mapping):
+            return self.vector(values)
         own = getattr(values, "layout", None)
         if isinstance(own, Layout) and own != self:
             if own.naming != self.naming:
@@ -242,7 +244,8 @@ class Layout(Compared):
         """What `flat` reads, of shape (size,); `ValueError` for another one."""
         vector = self.flat(values, what)
         if vector.shape != (self.size,):
-            raise ValueError(f"{what} must have shape ({self.size},): got {vector.shape}")
+            cells = f"the cells of {_some(self.names)} in a row"
+            raise ValueError(f"{what} must have shape ({self.size},): got {vector.shape}; it holds {cells}")
         return vector
 
     def refuse(self, cells: NDArray[Any], why: str, *said: Any) -> None:
@@ -344,6 +347,13 @@ def by_table(tables: Mapping[Any, Any]) -> dict[Any, Any]:
                 raise ValueError(f"table {key!r} is given twice: give it once")
             found[key] = own
     return found
+
+
+class TableArrays(dict[Any, NDArray[Any]]):
+    """Arrays by the names of their tables; where there is no such table the error says which there are."""
+
+    def __missing__(self, name: Any) -> NDArray[Any]:
+        raise KeyError(f"no table {name!r} here: there are {_some(list(self))}")
 
 
 def _some(names: Sequence[Name], most: int = 8) -> str:

@@ -105,9 +105,8 @@ class Schema(Compared, Described):
         found = []
         for owner, named_groups in recodes.items():
             if owner not in axes:
-                raise ValueError(
-                    f"recodes are given for {owner!r}, which is not a variable: variables are {sorted(axes)}"
-                )
+                known = f"which is not a variable ({', '.join(map(repr, axes))})"
+                raise ValueError(f"recodes are given for {owner!r}, {known}: give {shape}")
             _require_mapping(named_groups, f"recodes of {owner!r}", shape)
             for name, groups in named_groups.items():
                 _require_free_name(name, "recode", taken)
@@ -227,8 +226,8 @@ class Schema(Compared, Described):
         try:
             return self._axes[factor]
         except KeyError:
-            known = ", ".join(map(repr, self.factor_names))
-            raise ValueError(f"{factor!r} is not a variable or recode of the schema: it has {known}") from None
+            known = f"it has {', '.join(map(repr, self.factor_names))}, and ' * ' joins several"
+            raise ValueError(f"{factor!r} is not a variable or recode of the schema: {known}") from None
 
     def size_of(self, factor: str) -> int:
         """Number of cells along a factor (a variable or a recode)."""

@@ -264,7 +264,7 @@ def _hint_for_wide(frame: pl.DataFrame, strange: Sequence[str], named: bool) -> 
     """What to do with a table that has numbers in several columns."""
     numbers = [name for name in strange if holds_numbers(frame[name])]
     if len(numbers) < 2:
-        return ""
+        return "".join(f"; if it is {name!r}, say so in columns=" for name in numbers)
     if not named:
         return f"; call one 'value' in columns=, or give names_to=, the variable of which {numbers[0]!r} is a level"
     return f"; give each number of {listed(numbers)} a row of its own, these names in one column more"

@@ -12,12 +12,13 @@ import pytest
 from scipy import sparse, stats
 
 import blue_solvers
-from blue_solvers import SOLVERS, Dense, SolverName, blue, read_tables
+from blue_solvers import SOLVERS, Dense, SolverName, blue, certify, estimate, read_tables
 from blue_solvers.cli import main
+from blue_solvers.nonnegative import nnls
 from blue_solvers.testing import PROPERTIES, check_solver
 from constraint_builders import Problem, Schema, gallery
 from constraint_builders.files.schema_file import SchemaFile
-from noise_mechanisms import variance_of
+from noise_mechanisms import add_noise, variance_of
 from noise_mechanisms.laws import DiscreteGaussian, DiscreteLaplace
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
@@ -44,6 +45,26 @@ FRAME = {"sex": ["f", "m"], "value": [1.0, 2.0], "variance": [1.0, 1.0]}
 )
 def test_errors_teach(attempt) -> None:
     attempt()
+
+
+@refused(
+    (lambda: Schema({"age": 2}, recodes={"adult": [0, 1]}), r"'adult', .* \('age'\): give recodes of each .*, as in {"),
+    (lambda: Problem(SCHEMA, {"sex x age": 1.0}), r"it has 'sex', and ' \* ' joins several"),
+    (lambda: estimate(gallery.toy(), np.ones(3)), r"shape \(4,\): got \(3,\); problem.vector\(tables\) makes one"),
+    (lambda: add_noise(gallery.toy(), np.ones(3)), "it holds the cells of 'B', 'total' in a row"),
+)
+def test_values_of_the_wrong_shape_or_name_say_what_to_write(attempt) -> None:
+    attempt()
+
+
+def test_tables_by_name_are_measurements_wherever_a_vector_is() -> None:
+    """And a table that was not asked for is missed in words."""
+    problem, tables = gallery.toy(), {"B": [6, 9, 17], "total": 29}
+    y, est = problem.vector(tables), estimate(gallery.toy(), tables)
+    assert certify(problem, tables, est.tables) == certify(problem, y, est)
+    assert np.array_equal(nnls(problem, tables).observed, nnls(problem, y).observed)
+    with pytest.raises(KeyError, match="no table 'A' here: there are"):
+        est.tables["A"]
 
 
 def test_a_summing_matrix_takes_a_covariance() -> None:

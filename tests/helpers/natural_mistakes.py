@@ -402,6 +402,7 @@ FOOTERS = [
         ("--suppressed", ""),
     ),
     Case("the number of cases below", RACE + "n,2417,0\n", Refused("'n' is counted twice")),
+    Case("counts under their own name", LONG.replace("value", "people"), Refused("if it is 'people', say so in")),
     Case("a value without its error", FLAT.replace("490,6", "490,"), Refused("std_error is missing")),
     Case(
         "a value without its error beside suppressed ones",
