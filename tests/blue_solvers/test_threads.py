@@ -138,6 +138,19 @@ def test_steps_cut_in_parts_are_the_same_steps(
         np.testing.assert_allclose(V.T @ X, U.T @ Y, rtol=0, atol=1e-10)
 
 
+def test_many_large_tables_are_parted_whole_and_few_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every phase makes threads meet: one for all tables of as many variables, where none is most of them."""
+    monkeypatch.setattr(form, "WORTH_BYTES", 0)
+    monkeypatch.setattr(form, "MOST_BESIDE", 1.0)
+    monkeypatch.setattr(form, "LARGE", 30)
+    monkeypatch.setattr(form, "SLICE", 20)
+    many, few = (LatticeForm(StructuredProblem.of(up_to_three([4] * n, recoded=False))) for n in (7, 3))
+    for own in (many._up, many._down):
+        assert len(own) <= 10
+        assert max(map(len, own)) == form.PARTS
+    assert len(few._down[-1]) == 4  # of 64 cells, 16 of each level of the first variable
+
+
 @every("row", [0, 70, 4095])
 def test_values_are_looked_at_wherever_they_are(row: int) -> None:
     """Finite ones in range, far ones, and what is no number, wherever it is."""

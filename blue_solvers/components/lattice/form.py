@@ -26,7 +26,7 @@ from blue_solvers.components.lattice.steps import KEEPS_FIRST, TABLE, TARGET, St
 from blue_solvers.components.lattice.sweeps import ADD, LAND, MOVE, READ, WRITE, go_down, go_up, scale_tables
 from blue_solvers.components.structured_problem import StructuredProblem
 from blue_solvers.threads import WORTH_BYTES, Workers
-from constraint_builders.arrays import Flags, Float, Index, Integers, not_read_only
+from constraint_builders.arrays import Flags, Float, Integers, not_read_only
 
 CELL_BYTES = 40  # in the estimate, its parts and its transpose, at most, for each column
 PARTS = 4
@@ -114,8 +114,7 @@ class LatticeForm:
             writes, shares = self._shared_out(writes, later)
             later, is_first = later.followed_by(shares), np.ones_like(writes.table, dtype=bool)
         empty = ~np.isin(plan.offsets, writes.steps[:, 1])
-        ends = plan.offsets + plan.sizes
-        beside = slice(plan.offsets[empty].min(initial=plan.cells), ends[empty].max(initial=0))
+        beside = slice(plan.offsets[empty].min(initial=plan.cells), (plan.offsets + plan.sizes)[empty].max(initial=0))
         first = replace(writes.at(is_first), beside=beside).followed_by(later)
         moves = writes.at(~is_first).followed_by(moves)
         moves = moves.at(np.argsort(moves.table, kind="stable"))  # a table is read just before it is taken apart
@@ -234,21 +233,22 @@ def phases(plan: SweepPlan, whole: StepList, goes_up: bool) -> tuple[list[Phase]
     found: list[Phase] = []
     rooms = plan.most_room
     variables = np.array([mask.bit_count() for mask in plan.masks])[whole.table]
-    for same in _runs_of(variables, whole, np.arange(variables.size)):
-        is_large = plan.sizes[same.table] >= LARGE
-        for large in _runs_of(2 * same.table + same.steps[:, KEEPS_FIRST], same, np.flatnonzero(is_large)):
-            found.append(_in_slices(plan, large))
-        small = same.at(np.flatnonzero(~is_large))
-        if len(small.table):
-            own, room = _by_table(plan, small, goes_up)
-            found, rooms = found + own, max(rooms, room)
+    for same in _runs_of(variables, whole):
+        sizes, cells = plan.sizes[same.table], plan.sizes[np.unique(same.table)].sum()
+        for least in (max(LARGE, cells / PARTS), LARGE):  # in slices too where parts of whole tables add much beside
+            large, small = (same.at(np.flatnonzero(own)) for own in (sizes >= least, sizes < least))
+            own, room = _by_table(plan, small, goes_up) if len(small.table) else ([], rooms)
+            if sizes.max() < LARGE or not own or len(own[0]) > 1:
+                break
+        found += [_in_slices(plan, run) for run in _runs_of(2 * large.table + large.steps[:, KEEPS_FIRST], large)] + own
+        rooms = max(rooms, room)
     return found, rooms
 
 
-def _runs_of(kind: Integers, steps: StepList, rows: Index) -> list[StepList]:
-    """Rows that follow one another and are of one kind, of some, (k,); `kind` is that of all rows, (rows,)."""
-    changes = np.flatnonzero(np.diff(kind[rows])) + 1
-    return [steps.at(rows[slice(*own)]) for own in pairwise([0, *changes.tolist(), rows.size]) if rows.size]
+def _runs_of(kind: Integers, steps: StepList) -> list[StepList]:
+    """Rows that follow one another and are of one kind, of which `kind` is a number, (rows,)."""
+    changes = np.flatnonzero(np.diff(kind)) + 1
+    return [steps.at(slice(*own)) for own in pairwise([0, *changes.tolist(), kind.size]) if kind.size]
 
 
 def _by_table(plan: SweepPlan, own: StepList, goes_up: bool) -> tuple[list[Phase], int]:
