@@ -30,7 +30,6 @@ extensions = [
     "plain_docstrings",  # ours: docstrings have no markup
     "outside_links",  # ours: links to numpy's and scipy's pages, without asking them
     "repository_links",  # ours: links out of docs/ that work on the site too
-    "moved_pages",  # ours: old addresses of pages lead to the new ones
     "browser_page",  # ours: a page that runs lines in a browser, and the wheel that it installs there
 ]
 templates_path = ["_templates"]

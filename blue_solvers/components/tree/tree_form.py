@@ -330,7 +330,7 @@ class TreeForm:
         parents, starts = np.unique(self.plan.pair_parent[pairs], return_index=True)
         ends = np.append(starts, pairs.size)
         families = sparse.csr_array((np.ones(pairs.size), np.arange(pairs.size), ends), (parents.size, pairs.size))
-        for some in chunks(parents.size, self._count(K)):
+        for some in chunks(parents.size, min(self._count(K), max(4 * FEW, -(-parents.size // 4)))):  # for threads
             own = slice(ends[some.start], ends[some.stop])
             yield Siblings(as_slice(parents[some]), pairs[own], families[some, own], adding[own])
 
