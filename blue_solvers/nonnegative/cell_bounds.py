@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from constraint_builders.arrays import Flags, Float
 
 SWEEPS = 20
-ROUNDING = 1e-13  # of the terms of a row
-CONTRADICTION = 1e-9  # of the largest count
 
 
 @dataclass(frozen=True)
@@ -27,59 +24,6 @@ class Ranges:
         """Where there is one, (d,)."""
         found: Flags = np.isfinite(self.low) | np.isfinite(self.high)
         return found
-
-
-def tightened(p: QuadraticProgram) -> QuadraticProgram:
-    """The same program with the cells held that rows known exactly leave no room, such as the parts of a zero sum.
-
-    Raises
-    ------
-    NotConvergedError
-        If rows known exactly and the bounds contradict one another.
-    """
-    exact = np.flatnonzero(p.variance == 0)
-    if not exact.size:
-        return _weighted(p)
-    rows = p.M if exact.size == p.variance.size else sparse.csc_array(p.M.tocsr()[exact])
-    finite = np.isfinite(p.lower), np.isfinite(p.upper)
-    told = b"".join(own.tobytes() for own in (*finite, p.variance == 0))
-    if not p.once("can be held", lambda: _can_have_both_ends(rows, *finite), told):
-        return _weighted(p)
-    terms = abs(rows) @ np.maximum(abs(p.target), np.where(np.isfinite(p.lower), abs(p.lower), 0.0))
-    slack = ROUNDING * (abs(p.answer[exact]) + terms)
-    contradiction = CONTRADICTION * p.scale
-    box = propagated(rows, Ranges(p.lower, p.upper), p.answer[exact] - slack, p.answer[exact] + slack, contradiction)
-    room = ROUNDING * p.scale * max(1.0, float(np.bincount(rows.indices, minlength=1).max()))
-    if (box.high < box.low - contradiction).any():
-        cell = int(np.argmin(box.high - box.low))
-        raise NotConvergedError(
-            f"what is known exactly leaves a cell between {box.low[cell]:.6g} and {box.high[cell]:.6g}: no "
-            f"{p.kind} meet it. Correct the exact values, or give one a variance above 0"
-        )
-    held = (p.lower < p.upper) & (box.high - box.low <= 2 * room)
-    if not held.any():
-        return _weighted(p)
-    box = propagated(rows, Ranges(p.lower, p.upper), p.answer[exact], p.answer[exact], contradiction)
-    values = np.clip((box.low[held] + box.high[held]) / 2, p.lower[held], p.upper[held])
-    values = np.where(abs(values - p.lower[held]) <= 2 * room, p.lower[held], values)
-    low, high = p.lower.copy(), p.upper.copy()
-    low[held] = high[held] = values
-    return _weighted(replace(p, lower=low, upper=high))
-
-
-def _can_have_both_ends(rows: sparse.csc_array, low: Flags, high: Flags) -> bool:
-    """Whether cells, (d,), some of which have lower or upper ends, have both by rows, (k, d), known exactly."""
-    ends, nothing = Ranges(np.where(low, 0.0, -np.inf), np.where(high, 0.0, np.inf)), np.zeros(rows.shape[0])
-    box = propagated(rows, ends, nothing, nothing, 0.0)
-    return bool(np.isfinite(box.high - box.low).any())
-
-
-def _weighted(p: QuadraticProgram) -> QuadraticProgram:
-    """The same program with a weight for cells that are held, which no weight moves."""
-    loose = (p.weight == 0) & (p.lower == p.upper)
-    if not loose.any():
-        return p
-    return replace(p, target=np.where(loose, p.lower, p.target), weight=np.where(loose, 1.0, p.weight))
 
 
 def propagated(M: sparse.csc_array, box: Ranges, row_low: Float, row_high: Float, room: float) -> Ranges:

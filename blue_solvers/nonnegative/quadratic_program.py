@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -116,10 +117,10 @@ class QuadraticProgram:
     shared: dict[str, tuple] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, what: str, make: Callable[[], Any], *given: Any) -> Any:
-        """What is worked out of M, and of further arrays or bytes, once for all programs that share them."""
+        """What is worked out of M, and of further arrays, once for all programs that share them."""
         of = (self.M, *given)
         kept = self.shared.get(what)
-        if kept is None or len(kept[0]) != len(of) or not all(map(_is_same, kept[0], of)):
+        if kept is None or len(kept[0]) != len(of) or not all(map(operator.is_, kept[0], of)):
             kept = self.shared[what] = of, make()
         return kept[1]
 
@@ -132,18 +133,6 @@ class QuadraticProgram:
         """The largest count in sight, 1 if there is none: what residuals are compared with."""
         nearest = np.clip(0.0, self.lower, self.upper)
         return float(max(abs(own).max(initial=0.0) for own in (self.answer, self.target, nearest))) or 1.0
-
-    @cached_property
-    def most(self) -> float:
-        """What the objective is at most of any cells that meet the rows; infinite where nothing says so."""
-        if self.variance.any() or (self.M.data < 0).any() or (self.lower < 0).any():
-            return np.inf
-        largest = self.upper.copy()
-        cells = np.repeat(np.arange(largest.size), np.diff(self.M.indptr))[self.M.data > 0]
-        rows, entries = self.M.indices[self.M.data > 0], self.M.data[self.M.data > 0]
-        np.minimum.at(largest, cells, self.answer[rows] / entries)
-        farthest = np.maximum(abs(self.lower - self.target), abs(largest - self.target))
-        return float((self.weight * farthest**2).sum() / 2)
 
     @cached_property
     def plain(self) -> Any:
@@ -223,11 +212,6 @@ def times(matrix: Any, rows: Float) -> Float:
 def beside(many: Float, own: Float) -> Float:
     """Numbers of many programs, (..., m), and after them the same of each, (k,), or others, (..., k)."""
     return np.concatenate([many, np.broadcast_to(own, (*many.shape[:-1], own.shape[-1]))], axis=-1)
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    """Arrays by identity, bytes by what they say."""
-    return a is b or (isinstance(a, bytes) and a == b)
 
 
 def csc(matrix: sparse.sparray) -> sparse.csc_array:

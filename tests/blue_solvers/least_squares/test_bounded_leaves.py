@@ -161,7 +161,7 @@ def test_what_are_no_bounds_is_refused(bounds: Any) -> None:
 
 
 def test_bounds_that_nothing_meets_are_refused() -> None:
-    with pytest.raises(NotConvergedError, match=r"no cells meet|leaves a cell between"):
+    with pytest.raises(NotConvergedError, match="no cells meet"):
         least_squares([[1, 1], [1, 0], [0, 1]], [2.0, 1.0, 1.0], [0, 1, 1], bounds=(3.0, 4.0))
     with pytest.raises(ValueError, match="bounds are met by independent noise of the rows"):
         least_squares([[1, 1], [1, 0], [0, 1]], [2.0, 1.0, 1.0], np.eye(3) + 0.1, bounds=(3.0, 4.0))

@@ -93,7 +93,7 @@ def test_what_cannot_hold_is_refused() -> None:
     y = problem.vector({"total": 5.0, "age": np.ones(4), "detailed": np.ones((2, 4))})
     with pytest.raises(ValueError, match="table 'total' is known exactly as 5, outside of its bounds 6 and inf"):
         ols(problem, y, ({"total": 6.0, "age": np.zeros(4), "detailed": np.zeros((2, 4))}, np.inf))
-    with pytest.raises(NotConvergedError, match=r"no cells meet|leaves a cell between"):
+    with pytest.raises(NotConvergedError, match=r"no (non-negative )?cells meet"):
         ols(problem, y, (2.0, np.inf))
     crossed: Any = ({"total": 0.0, "age": np.ones(4), "detailed": 0 * np.ones((2, 4))}, 0.5)
     with pytest.raises(ValueError, match=r"is known exactly as 5|to be 1 at least and 0\.5 at most"):
