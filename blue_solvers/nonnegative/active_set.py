@@ -7,8 +7,8 @@ subject to the rows known exactly: with W the weights, V the variances, F the fr
 
 where no precision is squared, nor added to another. Where several solve them it is the nearest, by a proximal point
 method. A step stops at the first bound that it meets. At the least squares, the cell on a bound whose gradient pulls
-hardest inwards is freed; where there is none the cells are optimal. Where cells were freed in vain, all on bounds are
-looked at together.
+hardest inwards is freed; where there is none the cells are optimal. Where cells were freed in vain, as the sum of
+squares did not fall, multipliers come from all on bounds together.
 
 References
 ----------
@@ -34,8 +34,8 @@ MOST_CELLS = 400
 LEAST_SPARSE = 400  # cells and rows: measured, dense factors of fewer take less time
 MOST_ENTRIES = 0.01  # of a matrix that is held sparse: measured too
 LOOSE, PROXIMAL_STEPS = 3e-13, 8  # of a unit diagonal: what makes matrices regular whatever is not determined
-RANK = 1e-11  # of the largest singular value
 SIGN = 1e-11  # of the terms of a gradient: what is less is rounding
+LESS = 1e-13  # of the least sum of squares so far: what falls by less, by rounding, might do so for ever
 STILL = 1e-15  # of the largest cell: a step that is none
 STEPS_PER_CELL = 6
 
@@ -59,24 +59,22 @@ def polish(p: QuadraticProgram, start: Float) -> Solution:
         Whether it is one, its certificate says.
     """
     M, u, fixed = p.M.toarray(), np.clip(start, p.lower, p.upper), p.lower == p.upper
-    exact, free, prices = p.variance == 0, (p.lower < u) & (u < p.upper), np.zeros(p.answer.size)
-    banned = np.zeros(u.size, dtype=bool)  # freed in vain since the last step of any length
-    steps = 0
+    free, steps, least = (p.lower < u) & (u < p.upper), 0, np.inf
+    banned = np.zeros(u.size, dtype=bool)  # freed in vain since the sum of squares last fell
     while steps < STEPS_PER_CELL * u.size + 20:
         steps += 1
         step, prices = _step(p, M, u, free)
         length, blocking = _first_bound(p, u, step, free)
-        u, moves = np.clip(u + length * step, p.lower, p.upper), _moves(u, length * step)
-        if moves:
+        u = np.clip(u + length * step, p.lower, p.upper)
+        value = float(p.weight @ (u - p.target) ** 2 + p.precision @ (M @ u - p.answer) ** 2)
+        falls, least = value < least * (1 - LESS), min(value, least)
+        if falls:
             banned[:] = False
         if blocking.any():
             u[blocking] = np.where(step[blocking] < 0, p.lower[blocking], p.upper[blocking])
             free &= ~blocking
-            banned |= blocking & (not moves)
+            banned |= blocking & (not falls)
             continue
-        if free.any():  # of those that leave the same gradient the least
-            held = M[np.ix_(exact, free)]
-            prices[exact] = scipy.linalg.lstsq(held.T, prices[exact] @ held, cond=RANK)[0]
         reduced = p.weight * (u - p.target) + prices @ M
         doubt = p.weight * abs(u - p.target) + abs(prices) @ abs(M)
         inward = np.where(u <= p.lower, -reduced, np.where(u >= p.upper, reduced, 0.0))
@@ -84,23 +82,12 @@ def polish(p: QuadraticProgram, start: Float) -> Solution:
         inward[banned] = 0
         if not inward.any():
             if banned.any():
-                prices, step = _together(p, M, u)
-                length, _ = _first_bound(p, u, step, ~fixed)
-                if _moves(u, length * step):
-                    u = np.clip(u + length * step, p.lower, p.upper)
-                    free, banned[:] = (p.lower < u) & (u < p.upper), False
-                    continue
+                prices = _together(p, M, u)
             break
         free[int(np.argmax(inward / np.maximum(doubt, np.finfo(float).tiny)))] = True
     else:
-        prices, _ = _together(p, M, u)
+        prices = _together(p, M, u)
     return Solution(u, prices, steps)
-
-
-def _moves(u: Float, step: Float) -> bool:
-    """Whether a step is more than rounding of cells, (cells,) each."""
-    size = float(abs(step).max(initial=0.0))
-    return size > SIGN * max(size, float(abs(u).max(initial=0.0)))
 
 
 def _step(p: QuadraticProgram, M: Float, u: Float, free: Flags) -> tuple[Float, Float]:
@@ -152,18 +139,18 @@ def _first_bound(p: QuadraticProgram, u: Float, step: Float, free: Flags) -> tup
     return max(length, 0.0), (room <= length) & (room < 1.0)
 
 
-def _together(p: QuadraticProgram, M: Float, u: Float) -> tuple[Float, Float]:
-    """Multipliers of rows, (rows, cells), that leave gradients of the right signs on bounds; a step down the rest.
+def _together(p: QuadraticProgram, M: Float, u: Float) -> Float:
+    """Multipliers of rows, (rows, cells), that leave gradients of the right signs on bounds.
 
-    Where bounds follow from others multipliers are not unique, and cells are freed in vain one by one.
+    Where bounds follow from others multipliers are not unique, and cells are freed in vain one by one. What is off a
+    bound by rounding is at it.
     """
-    exact, own = p.variance == 0, np.eye(u.size)
+    exact, own, room = p.variance == 0, np.eye(u.size), SIGN * float(abs(u).max(initial=0.0))
     prices = (M @ u - p.answer) * p.precision
     gradient = p.weight * (u - p.target) + prices @ M
-    columns = np.hstack([M[exact].T, -own[:, u <= p.lower], own[:, u >= p.upper]])
+    columns = np.hstack([M[exact].T, -own[:, u - p.lower <= room], own[:, p.upper - u <= room]])
     held = int(exact.sum())
     least = np.where(np.arange(columns.shape[1]) < held, -np.inf, 0.0)
     found = scipy.optimize.lsq_linear(columns, -gradient, (least, np.inf), method="bvls", tol=SIGN)
-    prices[exact], left = found.x[:held], gradient + columns @ found.x
-    curvature = float(p.weight @ left**2 + p.precision @ (M @ left) ** 2)
-    return prices, -left * (left @ left / curvature if curvature > 0 else 0.0)
+    prices[exact] = found.x[:held]
+    return prices
