@@ -75,7 +75,7 @@ class NonnegativeFit:
         Newton steps, and steps of the active-set method; the worst column.
     objective : ndarray, () or (K,)
         What the method minimises: half the sum of squared deviations in standard deviations; of sequential fitting the
-        stages' together.
+        tables' together.
     gap : float
         What the objective exceeds the optimum by, at most: proved by duality from the cells and multipliers, rounding
         included. Every sum of the cells is then within ``sqrt(2 gap)`` of its own standard errors of the optimal one;

@@ -112,7 +112,8 @@ class FitStage:
         if self.own_cells:
             weight, target, row_answers, variances = 1 / self.variances, y, values, exact
         else:
-            weight, target = np.full(cells, 0.0 if y.size else 1.0), np.zeros(cells)
+            least = 1 / (values.max(initial=0.0) or 1.0) ** 2  # of cells in the unit of the largest answer
+            weight, target = np.full(cells, 0.0 if y.size else least), np.zeros(cells)
             row_answers, variances = np.concatenate([values, y]), np.concatenate([exact, self.variances])
         zero = self.rows.T @ np.concatenate([values == 0, np.zeros(row_answers.size - values.size)]) > 0
         zero |= np.bincount(self.cells, ~empty) == 0
@@ -344,7 +345,7 @@ def _sequential_fit(model: FittingModel, y: Float, turns: Sequence[Turn]) -> Cer
         cells=cells,
         multipliers=np.zeros(0),
         iterations=sum(stage.iterations for stage in stages),
-        objective=sum(stage.objective for stage in stages),
+        objective=course.squares,
         gap=max((stage.gap for stage in stages), default=0.0),
         rounding=max((stage.rounding for stage in stages), default=0.0),
         kkt_residual=max((stage.kkt_residual for stage in stages), default=0.0),

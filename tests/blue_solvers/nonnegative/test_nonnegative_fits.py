@@ -197,6 +197,16 @@ def require_stages(problem, y, order):
     require_sequential(instance_of(problem, y), fit.detail.ravel(), order, 1e-4)
 
 
+@every("unit", [1e-9, 1.0, 1e9])
+def test_the_objective_of_a_sequential_fit_is_that_of_its_tables(unit):
+    """Squares of the cells, which no table determines, were added, in squared counts."""
+    problem = Problem(Schema({"a": 3, "b": 4}), {"a": unit**2, "b": 2 * unit**2})
+    y = unit * np.array([9.0, -2.0, 5.0, 3.0, 4.0, -1.0, 8.0])
+    fit = sequential_fit(problem, y)
+    squares = ((fit.observed - y) ** 2 / problem.variances).sum() / 2
+    np.testing.assert_allclose(fit.objective, squares, rtol=1e-9)
+
+
 def test_tables_of_large_counts_are_fitted_by_themselves():
     """A few Newton steps each: over all cells, which have no weight in most stages, they take three times as many."""
     problem, rng = gallery.cube(4, 4), np.random.default_rng(3)
