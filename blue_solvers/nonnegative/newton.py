@@ -132,13 +132,16 @@ def minimise(p: QuadraticProgram, start: Float | None = None, most: int = MAX_ST
 
 @np.errstate(over="ignore", invalid="ignore")  # of steps that are shortened then
 def descend(p: QuadraticProgram, start: Float, most: int = MAX_STEPS) -> tuple[Solution, float]:
-    """The best point of so many Newton steps at most from multipliers, (m,), and its largest residual, in counts."""
+    """The best point of so many Newton steps at most from multipliers, (m,), and its largest residual, in counts.
+
+    By weak duality no cells meet the rows where the dual function passes all that the objective could be.
+    """
     state = best = evaluate(p, start)
     system = NewtonSystem(p)
     steps, scale, target = 0, p.scale, EXACT_TARGET if (p.variance == 0).any() else TARGET
     if abs(state.residual[system.settled]).max(initial=0.0) > ACCEPTED * scale:
         most = 0
-    while state.error > target * scale and steps < most:
+    while state.error > target * scale and steps < most and -state.value - state.rounding <= p.most:
         previous = state
         state = _line_search(p, state, system.direction(state))
         steps += 1

@@ -135,6 +135,18 @@ class QuadraticProgram:
         return float(max(abs(own).max(initial=0.0) for own in (self.answer, self.target, nearest))) or 1.0
 
     @cached_property
+    def most(self) -> float:
+        """What the objective is at most of any cells that meet the rows; infinite where nothing says so."""
+        if self.variance.any() or (self.M.data < 0).any() or (self.lower < 0).any():
+            return np.inf
+        largest = self.upper.copy()
+        cells = np.repeat(np.arange(largest.size), np.diff(self.M.indptr))[self.M.data > 0]
+        rows, entries = self.M.indices[self.M.data > 0], self.M.data[self.M.data > 0]
+        np.minimum.at(largest, cells, self.answer[rows] / entries)
+        farthest = np.maximum(abs(self.lower - self.target), abs(largest - self.target))
+        return float((self.weight * farthest**2).sum() / 2)
+
+    @cached_property
     def plain(self) -> Any:
         """M, as a dense array where it is small."""
         return self.once(
