@@ -89,7 +89,7 @@ def _wide(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
     repeated = frame[key].is_duplicated()
     if repeated.any():
         raise ValueError(f"block {frame[key].filter(repeated)[0]!r} is given twice, first{_in_row(source, repeated)}")
-    counts = np.stack([source.counts(name) for name in names], axis=1)
+    counts = np.stack(source.counts(names), axis=1)
     order = frame[key].arg_sort()
     return frame[key].gather(order).to_list(), counts[order.to_numpy()].reshape(-1, *schema.shape)
 
@@ -99,7 +99,7 @@ def _long(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
     missing = [name for name in schema.names if name not in frame.columns]
     if missing:
         raise ValueError(f"column {missing[0]!r} is missing: give one for each of {', '.join(schema.names)}")
-    counts = source.counts(COUNT_COLUMN)
+    (counts,) = source.counts([COUNT_COLUMN])
     geoids = frame[key].unique().sort()
     blocks = frame[key].cast(pl.Enum(geoids)).to_physical().to_numpy()
     counted = np.flatnonzero(counts > 0)

@@ -19,7 +19,7 @@ from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import parse_table
 from constraint_builders.files.measurement_files import geocodes_in, level_folders
 from constraint_builders.files.naming import listed, naming
-from constraint_builders.files.numbers import decimal_mark, read_codes
+from constraint_builders.files.numbers import read_codes
 from constraint_builders.files.settings import Settings
 from constraint_builders.files.source import open_whole
 from constraint_builders.files.tabulated_places import TOGETHER
@@ -98,16 +98,16 @@ def read_exact(path: str | os.PathLike[str], name: str) -> list[ExactTotal]:
                 raise ValueError(f"column {column!r} is missing: there are {there}")
         if source.frame.is_empty():
             raise ValueError(f"there are no rows: give a {name} and its total in each")
-        totals = source.counts(TOTAL, decimal_mark([source.frame[TOTAL]], source.delimiter), whole=True).tolist()
-        rows = zip(read_codes(source.frame[name]).fill_null(""), totals, source.rows, strict=True)
+        (totals,) = source.counts([TOTAL], whole=True)
+        rows = zip(read_codes(source.frame[name]).fill_null(""), totals.tolist(), source.rows, strict=True)
         first: dict[str, ExactTotal] = {}
         found = []
         for codes, total, row in rows:
             parts = tuple(part.strip() for part in codes.split(TOGETHER))
             found.append(ExactTotal(parts, total, f"{os.fspath(path)}, row {row}"))
             for code in parts:
-                if first.setdefault(code, found[-1]) is not found[-1]:
-                    place = first[code].place
+                place = first.setdefault(code, found[-1]).place
+                if place != found[-1].place or parts.count(code) > 1:
                     raise ValueError(f"{found[-1].place}: {name} {code!r} is given twice, first in {place}")
         return found
 

@@ -32,6 +32,11 @@ _HIDDEN = re.compile(rb"""<(?:[^<>\s/:]+:)?(row|col)(\s(?=[^<>]*\bhidden\s*=\s*[
 _ATTRIBUTE = re.compile(rb"""\s(r|min|max)\s*=\s*["']([0-9]{1,9})["']""")
 _CELL_TAG = re.compile(rb"<(?:[^<>\s/:]+:)?c(\s[^<>]*)>")
 _REFERENCE = re.compile(rb"""\sr\s*=\s*["']([A-Z]{1,3})([0-9]{1,9})["']""")
+# A text that is a number, and a raised one behind it.
+_RAISED = re.compile(
+    rb"<(?:[^<>\s/:]+:)?(?:si|is)(?:\s*<?[^<>]*>){1,24}?\s*([-+]?[0-9][0-9.,\s]*)</[^<>]*t>\s*</[^<>]*r>"
+    rb"(?:\s*<[^<>]*>){1,24}?\s*<[^<>]*vertAlign[^<>]*superscript[^<>]*>(?:\s*<[^<>]*>){1,24}?\s*([0-9][0-9,\s]*)<"
+)
 _LIBRARYS_WORDS = logging.getLogger("calamine")  # written on standard error where nobody listens
 _TEXTS = re.compile(rb"""\suniqueCount\s*=\s*["']([0-9]+)""")  # room for so many texts is made before they are read
 
@@ -52,7 +57,8 @@ def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_ro
     ------
     ValueError
         If it is no workbook, a cell lies where no sheet has one or far from all others, is an error or a formula
-        without its value, not one sheet holds a table, or a column has no name of its own.
+        without its value, or holds a number with a raised mark of a note; not one sheet holds a table, or a column has
+        no name of its own.
     MemoryError
         If it takes more memory than is free.
     """
@@ -70,6 +76,7 @@ def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_ro
         raise ValueError(f"not readable as an Excel file: {str(error).splitlines()[0]}") from None
     filled = {name: sheet.to_polars() for name, sheet in sheets.items() if sheet.height and sheet.width}
     tables = _meant(filled, [sheet] if isinstance(sheet, str) else sheet, skip_rows)
+    _refuse_raised(data, [filled[name] for name in tables])
     found = [_table(filled[name], *own) for name, own in tables.items()]
     unread = tuple(f"sheet {shown(name)}" for name in filled if name not in tables)
     table = found[0] if len(found) == 1 else _together(found)
@@ -97,6 +104,23 @@ def _meant(
             f"one sheet must hold a table: {listed(filled)} do; say sheet= of the one that is meant, or of all"
         )
     return named
+
+
+def _refuse_raised(data: bytes, tables: Sequence[pl.DataFrame]) -> None:
+    """Refuse cells that hold a number and a raised one, as the mark of a note is, which are read as one."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = (part for part in map(archive.read, archive.namelist()) if b"superscript" in part)
+        found = [pair for part in parts for pair in _RAISED.findall(part)]
+    raised = {(number + mark).decode(): (number.decode(), mark.decode()) for number, mark in found}
+    for column in (column for cells in tables if raised for column in cells):
+        wrong = column.is_in([*raised]).fill_null(False)
+        if wrong.any():
+            row = int(wrong.arg_max() or 0)
+            number, mark = raised[column[row]]
+            raise ValueError(
+                f"row {row + 1} has {number!r} and a raised {mark!r} in one cell, read as one number: take marks of "
+                "notes out of cells"
+            )
 
 
 def _table(cells: pl.DataFrame, first: int, header: int) -> Source:

@@ -22,7 +22,7 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
 from constraint_builders.files.columns import SUMMED_OUT
 from constraint_builders.files.naming import shown
-from constraint_builders.files.numbers import read_labels
+from constraint_builders.files.numbers import is_number, read_labels
 from constraint_builders.files.source import Source
 from constraint_builders.opening import SHIPPED
 
@@ -251,6 +251,8 @@ def with_totals(
 
 def _ask(column: str, labels: Sequence[str]) -> None:
     is_level = f"where it is a level, say total= '{SUMMED_OUT}' or give a schema"
+    if NO_COUNTS.search(column.replace("_", " ")) and all(is_number(label) for label in labels if label != SUMMED_OUT):
+        raise ValueError(f"column {column!r} holds numbers: call it 'note' if they are no labels; {is_level}")
     for label in labels:
         if not label.strip():
             raise ValueError(f"column {column!r} has an empty label: write {SUMMED_OUT!r} where all are counted")

@@ -104,9 +104,10 @@ def decimal_mark(columns: Sequence[pl.Series], delimiter: str) -> str:
     ValueError
         If entries contradict one another, or could mean two numbers each.
     """
-    texts = [_unspaced(_text(column, "numbers")).drop_nulls() for column in columns if column.dtype in TEXT]
-    if not texts:
+    written = [column for column in columns if column.dtype in TEXT]
+    if not any(column.cast(pl.String).str.contains("[.,]").any() for column in written):
         return "."
+    texts = [_unspaced(_text(column, "numbers")).drop_nulls() for column in written]
     text = pl.concat(texts)
     certain = text.filter(~text.str.contains(EITHER))
     point, comma = _like(certain, BY_POINT), _like(certain, BY_COMMA)

@@ -28,7 +28,7 @@ from constraint_builders.description.geo_ids import (
 )
 from constraint_builders.files.columns import plain_name
 from constraint_builders.files.naming import naming
-from constraint_builders.files.numbers import decimal_mark, read_codes, read_labels
+from constraint_builders.files.numbers import read_codes, read_labels
 from constraint_builders.files.published_tables import BELOW, published_name, published_tables
 from constraint_builders.files.schema_file import parse_document
 from constraint_builders.files.source import Source, open_source
@@ -139,9 +139,7 @@ def _read(source: Source, key: str, name: str | None) -> PublishedFile:
             if line in named:
                 raise ValueError(f"line {line} is in two columns, the second {own!r}: leave one out")
             named[line] = own
-    texts = [frame[own] for own in named.values() if frame[own].dtype == pl.String]
-    mark = decimal_mark(texts, source.delimiter) if any(own.str.contains("[.,]").any() for own in texts) else "."
-    counted = {line: source.counts(own, mark, may_be_empty=True) for line, own in named.items()}
+    counted = dict(zip(named, source.counts([*named.values()], may_be_empty=True), strict=True))
     counts = pl.DataFrame({"geoid": geoids, **counted}).with_columns(pl.col(list(counted)).fill_nan(None))
     said = [(line, own, str(text)) for line, own in named.items() for text in heads[own]]
     labels = {line: text.rpartition(SITE_BELOW)[2].strip().removesuffix(":") for line, own, text in said}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from constraint_builders.arrays import Float
 from constraint_builders.files.columns import NOTES, names_measurements, plain_name
 from constraint_builders.files.naming import shown
-from constraint_builders.files.numbers import LARGEST, NotANumberError, read_numbers
+from constraint_builders.files.numbers import LARGEST, NotANumberError, decimal_mark, read_numbers
 
 COMMENT = "#"
 MOST_TITLES = 40  # rows, or notes
@@ -66,8 +66,12 @@ class Source:
         """The number of the first row that is flagged in (height,)."""
         return int(self.rows[int(flags.arg_max() or 0)])
 
-    def counts(self, name: str, mark: str = ".", whole: bool = False, may_be_empty: bool = False) -> Float:
-        """A column of counts, (height,), NaN where it is empty and that may be; `ValueError` where it holds others."""
+    def counts(self, names: Sequence[str], whole: bool = False, may_be_empty: bool = False) -> list[Float]:
+        """Columns of counts, (height,) each, NaN where one is empty and may be; `ValueError` where one holds others."""
+        mark = decimal_mark([self.frame[name] for name in names], self.delimiter)
+        return [self._counts(name, mark, whole, may_be_empty) for name in names]
+
+    def _counts(self, name: str, mark: str, whole: bool, may_be_empty: bool) -> Float:
         column = self.frame[name]
         try:
             numbers = read_numbers(column, mark)

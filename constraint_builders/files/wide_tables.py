@@ -347,7 +347,10 @@ def _without_percent(frame: pl.DataFrame) -> pl.DataFrame:
     values = [name for name in signed if plain_name(name) in VALUES]
     if not values:
         return frame
-    found = {name: own.kind for name in frame.columns if (own := read_spread(name)) and own.kind != CV_PERCENT}
+    said = [own for name in frame.columns if (own := read_spread(name))]
+    if not said:
+        raise ValueError(f"column {values[0]!r} is in percent: laws are of counts, and nothing else is said of it")
+    found = {own.column: own.kind for own in said if own.kind != CV_PERCENT}
     spreads = list(found)
     squared = next((name for name in spreads if name in signed and found[name] == VARIANCE), None)
     if squared is not None:

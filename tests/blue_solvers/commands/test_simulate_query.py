@@ -296,6 +296,8 @@ def test_long_and_wide_counts_are_the_same(blocks: str, tmp_path: Path) -> None:
         geoids, counts = read_block_counts(tmp_path / name, schema)
         assert geoids == ["a", "b"]
         assert counts.tolist() == expected
+    (tmp_path / "grouped.csv").write_text("geoid;sex;age;count\na;f;old;1.234.567\na;m;old;2,5\n")
+    assert read_block_counts(tmp_path / "grouped.csv", schema)[1].tolist() == [[[0, 1234567], [0, 2.5]]]
 
 
 @cases(
@@ -310,6 +312,8 @@ def test_long_and_wide_counts_are_the_same(blocks: str, tmp_path: Path) -> None:
     ),
     ("geoid,f,m\n1,2,3\n2,3,x\n", "column 'm': 'x' is not a number .row 3"),
     ("geoid,f,m\n,2,3\n", "column 'geoid' is empty in row 2"),
+    ("geoid;f;m\n1;1.000;3\n", "'1.000' may mean 1000 or 1.000: write 1000"),  # it was one
+    ("geoid;sex;count\n1;f;1.234\n", "'1.234' may mean 1234 or 1.234"),
     ("geoid,sex,count\n1,f,2\n2,w,3\n", "row 3: column 'sex' has no level 'w': there are 'f', 'm'"),
     ("geoid,count\n1,2\n", "column 'sex' is missing"),
 )

@@ -104,6 +104,7 @@ def test_the_command_takes_totals(options: list[str], folder: Path, capsys: pyte
     ("geocode,total\n045,inf\n", "column 'total' holds 'inf' in row 2: a count is a whole number"),
     ("geocode,total\n045,\n", "column 'total' holds None in row 2: a count is a whole number"),
     ("geocode,total\n045,1\n044+045,2\n", "row 3: geocode '045' is given twice, first in .*row 2"),
+    ("geocode,total\n044+044,2\n", "row 2: geocode '044' is given twice"),  # not the total of all below their parent
 )
 def test_wrong_files_are_refused_by_row(text: str, message: str, folder: Path) -> None:
     path = totals(folder, text)

@@ -66,6 +66,33 @@ def test_errors_are_no_empty_cells(cell: str) -> None:
         read(workbook(error=cell))
 
 
+@every("number", ["7358", "7,358", "-2"])
+@every("inline", [False, True])
+def test_a_raised_mark_behind_a_number_is_no_digit(number: str, inline: bool) -> None:
+    """As text it is one: 7358 with a note 2 was 73,582. In a title, or on a sheet that is not read, it may stand."""
+    written = BytesIO()
+    options = {"constant_memory": inline}
+    with xlsxwriter.Workbook(written, options) as book:
+        bold, raised = book.add_format({"bold": True}), book.add_format({"font_script": 1, "bold": True})
+        page, other = book.add_worksheet(), book.add_worksheet()
+        page.write_rich_string(0, 0, bold, "Counts of 2020", raised, "1")
+        for i, row in enumerate(ROWS[:-1]):
+            page.write_row(i + 1, 0, row)
+        page.write_rich_string(5, 0, "x", raised, "1")
+        page.write_row(5, 1, ["9", 6])
+        other.write_rich_string(0, 0, bold, number, raised, "2")
+    assert read(written.getvalue()).frame.row(-1) == ("x1", "9", "6")
+    with xlsxwriter.Workbook(written := BytesIO(), options) as book:
+        raised, page = book.add_format({"font_script": 1}), book.add_worksheet()
+        for i, row in enumerate(ROWS):
+            page.write_row(i, 0, row)
+        page.write_row(5, 0, ["y"])
+        page.write_rich_string(5, 1, number, raised, "2")
+        page.write_row(5, 2, [6])
+    with pytest.raises(ValueError, match=f"row 6 has '{number}' and a raised '2' in one cell"):
+        read(written.getvalue())
+
+
 def test_the_command_says_what_is_hidden(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     sheet, out = tmp_path / "in.xlsx", tmp_path / "out.csv"
     sheet.write_bytes(workbook(rows=[4]))
