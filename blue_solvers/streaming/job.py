@@ -21,7 +21,6 @@ from blue_solvers.streaming.estimate_files import DONE, EstimateFiles
 from blue_solvers.streaming.manifest import TOP
 from blue_solvers.streaming.part_data import Downward, Estimates, Part, Upward, side_by_side
 from blue_solvers.streaming.part_files import PartitionError, Partitions
-from blue_solvers.streaming.parts_in_memory import bytes_together, parts_to_split, parts_together
 from blue_solvers.streaming.proofs import CLAIMED, PROOFS, ResultToProve, proof_of_run, prove_part
 from blue_solvers.streaming.subtrees import SubtreeForm, require_within
 from blue_solvers.streaming.workplace import Workplace, remove
@@ -58,8 +57,6 @@ class Job:
         If a part of several geounits, or one table of a part of a single geounit, needs more than `memory`.
     """
 
-    _open = staticmethod(Partitions.open)
-
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -69,14 +66,14 @@ class Job:
         certify: bool = True,
     ) -> None:
         compile_at_once()
-        self.input = self._open(folder)
+        self.input = Partitions.open(folder)
         self.place = Workplace(Path(out), STEPS)
         self._files = EstimateFiles(self.input.design, self.place)
         self.variances, self.certify = variances, certify
         design = self.input.design
         self._asked = replace(design, desired=design.estimated, checked=()) if certify else design
-        self.split = parts_to_split(self.input, np.inf if memory is None else memory)
-        self.lots = parts_together(self.input, np.inf if memory is None else memory)
+        self.split = self.input.to_split(np.inf if memory is None else memory)
+        self.lots = self.input.together(np.inf if memory is None else memory)
         self._noises = (MEASURED, ALIKE) if design.equal_to else (MEASURED,)
         self._spare = 0.0
         self._kept: dict[str, Part] = {}
@@ -94,7 +91,7 @@ class Job:
             return
         top = self.input.top
         require_within(memory, top.bytes, str(top))
-        whole = (bytes_together(self.input, lot) for lot in self.lots if lot[0] not in self.split)
+        whole = (self.input.bytes_of(lot) for lot in self.lots if lot[0] not in self.split)
         self._spare = memory - max([top.bytes, *whole]) - (PROVING if self.certify else 0)
 
     def _level(self, name: str) -> int:

@@ -23,6 +23,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from blue_solvers.results.checksums import DamagedError, read_json_object, require_intact, sha256, unsealed
-from blue_solvers.streaming.cutting import CutSpine, members_of_parts
+from blue_solvers.streaming.cutting import CutSpine, members_of_parts, shared_out
 from blue_solvers.streaming.manifest import (
     FORMAT,
     MANIFEST,
@@ -46,6 +47,7 @@ from blue_solvers.streaming.manifest import (
     write_manifest,
 )
 from blue_solvers.streaming.part_data import Design, Part
+from blue_solvers.streaming.subtrees import require_within, table_bytes
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.reals import LARGEST_VALUE
 from constraint_builders.files import read_schema_file
@@ -55,6 +57,7 @@ COMBINATIONS, AREAS = "combinations", "areas"  # matrices of a part, fields of `
 # what numpy and zipfile raise of bytes that are no archive of arrays, RuntimeError of what is encrypted or compressed
 NOT_ARRAYS = (KeyError, IndexError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 BUFFERS = 8 << 20  # bytes of files and of blocks of geounits in cache, whatever the size of a part
+TOGETHER = 16 << 20  # bytes of parts that are estimated together where areas cross, beside the buffers
 
 Read: TypeAlias = Callable[[str, str, Index], ArrayLike]
 
@@ -123,6 +126,36 @@ class Partitions:
         except (ValueError, msgspec.ValidationError) as error:
             raise DamagedError(f"{path} is damaged: {error}") from None
         return cls(Path(folder), design, {part.name: part for part in said.parts}, said.top, sha256(path))
+
+    def to_split(self, memory: float) -> set[str]:
+        """Parts of a single geounit that need more than a limit; raises `MemoryError` if another part does."""
+        split = set()
+        for entry in self.parts.values():
+            if entry.bytes > memory:
+                whole = entry.geounits > 1 or self.design.equal_to
+                level = self.design.levels.index(entry.geolevel)
+                require_within(memory, entry.bytes if whole else table_bytes(self.design, level) + BUFFERS, str(entry))
+                split.add(entry.name)
+        return split
+
+    def together(self, memory: float) -> list[tuple[str, ...]]:
+        """Parts that are estimated together: each alone in a tree; where areas cross as many as share what each costs.
+
+        How sums round depends on that, so it is the same in any memory that is not very little.
+        """
+        lots = []
+        for _, same in groupby(self.parts.values(), lambda entry: entry.geolevel):
+            entries = list(same)
+            found = [[i] for i in range(len(entries))]
+            if entries[0].leaves and memory >= TOGETHER + BUFFERS:
+                needed = np.array([max(1.0, entry.bytes - BUFFERS) for entry in entries])
+                found = [lot.tolist() for lot in shared_out(np.arange(needed.size), needed, TOGETHER)]
+            lots += [tuple(entries[i].name for i in lot) for lot in found]
+        return lots
+
+    def bytes_of(self, names: Sequence[str]) -> int:
+        """Memory that both passes over some parts take."""
+        return BUFFERS + sum(self.parts[name].bytes - BUFFERS for name in names)
 
     def read(self, name: str, tables: Sequence[int] | None = None) -> Part:
         """The geounits of a part, with the values of all observed tables, or of chosen ones and zeros for the others.

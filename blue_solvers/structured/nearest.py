@@ -114,7 +114,7 @@ def why_no_structure(problem: Problem) -> str | None:
     """Why there is no nearest structured problem that can be solved exactly, or None."""
     if not problem.is_tabular:
         return Refusal("it has no tables, only a matrix", OTHERWISE)
-    if not problem.noise.can_solve:
+    if problem.noise.solve is None:
         return Refusal(
             "its covariance is an operator without a method solve(V), its inverse times V",
             "use preconditioner='jacobi'",

@@ -41,7 +41,9 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
     elif hasattr(frame, "columns") and hasattr(frame, "to_numpy"):
         names, values = list(frame.columns), frame
     elif hasattr(frame, "__arrow_c_stream__"):
-        values = _by_polars(frame)
+        with needing("reading a frame by its Arrow stream needs polars", "frames"):
+            import polars
+        values = polars.DataFrame(frame)
         names = values.columns
     else:
         raise TypeError(f"areas are read from a data frame, one row a leaf: got {type(frame).__name__}")
@@ -50,12 +52,6 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
     if len(set(lengths.values())) > 1:
         raise ValueError(f"columns of the frame differ in length: {lengths}")
     return columns
-
-
-def _by_polars(frame: Any) -> Any:
-    with needing("reading a frame by its Arrow stream needs polars", "frames"):
-        import polars
-    return polars.DataFrame(frame)
 
 
 def _column(values: Any) -> np.ndarray:

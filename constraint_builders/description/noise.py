@@ -197,11 +197,6 @@ class Noise(Described, ABC):
     def solve(self) -> Callable[[Float], Float] | None:
         """Sigma^-1 times (n,) or (n, K); None where it is not known how."""
 
-    @property
-    def can_solve(self) -> bool:
-        """Whether it is known how to multiply by Sigma^-1."""
-        return self.solve is not None
-
     @abstractmethod
     def entries(self) -> sparse.csr_array | None:
         """Sigma as a sparse matrix, cells that were not measured counting as 0; None where it has too many entries."""

@@ -275,15 +275,10 @@ def _what_there_is(folder: str | os.PathLike[str], settings: Settings, prefix: s
     if not codes:
         return "there are no other geounits than the root"
     if len(codes) > MOST_NAMED:
-        alike = [_in_common(code, prefix) for code in codes]
+        alike = [next(n for n in range(len(prefix), -1, -1) if code.startswith(prefix[:n])) for code in codes]
         codes = [code for code, own in zip(codes, alike, strict=True) if own == max(alike)]
     more = f" and {len(codes) - MOST_NAMED:,} more" if len(codes) > MOST_NAMED else ""
     return f"at {level} there are {', '.join(codes[:MOST_NAMED])}{more}"
-
-
-def _in_common(code: str, prefix: str) -> int:
-    """Number of leading characters that two texts share."""
-    return next((i for i, (a, b) in enumerate(zip(code, prefix, strict=False)) if a != b), min(len(code), len(prefix)))
 
 
 def refuse_missing_children(

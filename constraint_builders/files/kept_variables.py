@@ -35,7 +35,7 @@ TIED = {"dhc_us_housing": "dhc_us_units", "dhc_pr_housing": "dhc_pr_units"}
 UNITS_SUFFIX = "_tenvacgq"
 UNITS = "tenvacgq"
 OF_HOUSEHOLDS, TENURE = "hhtenshort_3lev", "tenure"
-TENURES, VACANCIES = 4, 7
+TENURES, VACANCIES = 4, 7  # cells of the histogram of units, tenures first; then come facilities by type
 GROUPS = {"hhtenshort_3lev": (0, 1, 2, 2), "hhtenshort_2lev": (0, 0, 1, 1)}
 
 
@@ -90,16 +90,6 @@ def _schema(households: Schema, units: Schema) -> Schema:
             variables[name] = households.labels_of(name)
     recodes = {TENURE: {name: [households.labels_of(name)[group] for group in own] for name, own in GROUPS.items()}}
     return Schema(variables, recodes).with_recodes_of(households)
-
-
-def types_of_facilities(units: Settings) -> tuple[str, ...]:
-    """Labels of the cells of the histogram of units that count facilities: those after tenures and vacancies."""
-    return units.schema.labels_of(UNITS)[TENURES + VACANCIES :]
-
-
-def tenure_of_units(cells: NDArray) -> NDArray:
-    """The tenured cells of the histogram of units, (rows, cells)."""
-    return cells[:, :TENURES]
 
 
 def added(cells: NDArray) -> NDArray:

@@ -18,11 +18,10 @@ from constraint_builders.files.expected_rows import AveragedTables, ExpectedRows
 from constraint_builders.files.kept_variables import (
     TENURE,
     TENURES,
+    UNITS,
     VACANCIES,
     KeptVariables,
     added,
-    tenure_of_units,
-    types_of_facilities,
     vacant_units,
 )
 from constraint_builders.files.measurement_files import CONSTRAINTS, MEASUREMENT_SUFFIX, MEASUREMENTS
@@ -134,7 +133,7 @@ class MeasuredLevel:
         schema, own = self._kept.target.schema, rows.variances
         geounits = self._only(self._of_units, rows, f"table {rows.table.name!r} of units")
         self._expected[1].add(rows.table.name, geounits, own, rows.values)
-        by_tenure = tenure_of_units(rows.values)
+        by_tenure = rows.values[:, :TENURES]
         if TENURE in schema.names:
             self._blend(parse_table(schema, TENURE), geounits, by_tenure, own, keep)
         else:
@@ -147,7 +146,7 @@ class MeasuredLevel:
         if units is not None and known.kind == "exact":
             geounits = self._only(self._of_units, known, known.name)
             self._housing_units[geounits] = known.values[:, 0]
-            self.types = (HOUSING_UNITS, *types_of_facilities(units))
+            self.types = (HOUSING_UNITS, *units.schema.labels_of(UNITS)[TENURES + VACANCIES :])
             self.bounds.add_exact(geounits, known.values)
 
     def _add_households(self, keep: Keep) -> None:
@@ -219,21 +218,18 @@ class MeasuredLevel:
             )
 
     def _blend(self, table: Table, geounits: Index, values: NDArray, own: Float, keep: Keep) -> None:
-        """Measurements with their variances, weighted by precision beside others of the same table."""
+        """Numbers with their variances, weighted by precision beside others of the same table; what is exact alone."""
         variances, totals = self._of(table)
         before = variances[geounits]
         share = None if np.isinf(before).all() else _shares(own, before)
         variances[geounits] = own if share is None else own * share
         sums = values.sum(axis=1, dtype=np.float64)
         totals[geounits] = sums if share is None else share * sums + (1 - share) * totals[geounits]
-        self.is_measured = True
-        self._test(table, keep(self._name, table.name, geounits, values, share), own + before)
-
-    def _test(self, table: Table, apart: Float | None, variances: Float) -> None:
-        """Take note of how far new values are from those before, where there were any, (geounits,)."""
+        self.is_measured |= bool(own.any())
+        apart = keep(self._name, table.name, geounits, values, share)
         if apart is not None:
-            both = np.isfinite(variances) & (variances > 0)
-            self._averaged.add(self._name, table.name, apart[both], variances[both], table.size)
+            both = np.isfinite(own + before) & (own + before > 0)
+            self._averaged.add(self._name, table.name, apart[both], (own + before)[both], table.size)
 
     def _add_exact(self, counts: TableRows, geounits: Index, keep: Keep) -> None:
         """Exact counts of geounits, (k,), also in place of what was measured: that would only test them."""
@@ -250,11 +246,8 @@ class MeasuredLevel:
         self._accounts.replace(self._name, CONSTRAINTS, counts.name, known, int(twice.sum()))
         self.leave_measured(geounits[~twice], table.name, counts.name)
         self._expected[0].add_known(counts.table.name, geounits)
-        geounits, sums = geounits[~twice], sums[~twice]
-        before = variances[geounits]
-        variances[geounits], totals[geounits] = 0, sums
-        share = np.ones(geounits.size) if np.isfinite(before).any() else None
-        self._test(table, keep(self._name, table.name, geounits, values[~twice], share), before)
+        geounits = geounits[~twice]
+        self._blend(table, geounits, values[~twice], np.zeros(geounits.size), keep)
 
     def leave_measured(self, geounits: Index, table: str, known: str) -> None:
         """Count measurements as not used, of geounits (k,), of which all is known exactly; `known` says by what."""

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blue_solvers import UnsupportedProblemError, blue
-from blue_solvers.streaming import PartitionError, Partitions, job, partition, parts_in_memory, stream
+from blue_solvers.streaming import PartitionError, Partitions, job, part_files, partition, stream
 from blue_solvers.streaming.crossing_part import CrossingForm
 from blue_solvers.streaming.part_files import BUFFERS
 from constraint_builders import Areas, Problem, Schema
@@ -202,7 +202,7 @@ def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     problem = invented()
     y = np.random.default_rng(1).normal(50, 5, problem.observed.size)
     parts = partition(tmp_path / "in", problem, y, at="Tract").parts.values()
-    monkeypatch.setattr(parts_in_memory, "TOGETHER", 2.5 * max(own.bytes - BUFFERS for own in parts))
+    monkeypatch.setattr(part_files, "TOGETHER", 2.5 * max(own.bytes - BUFFERS for own in parts))
     stream(tmp_path / "in", tmp_path / "whole")
     x = read_estimates(tmp_path / "whole", problem)
     np.testing.assert_allclose(x, blue(problem, "areas") @ y, rtol=1e-11, atol=1e-11)
