@@ -41,9 +41,7 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
     elif hasattr(frame, "columns") and hasattr(frame, "to_numpy"):
         names, values = list(frame.columns), frame
     elif hasattr(frame, "__arrow_c_stream__"):
-        with needing("reading a frame by its Arrow stream needs polars", "frames"):
-            import polars
-        values = polars.DataFrame(frame)
+        values = _by_polars(frame)
         names = values.columns
     else:
         raise TypeError(f"areas are read from a data frame, one row a leaf: got {type(frame).__name__}")
@@ -52,6 +50,12 @@ def columns_of(frame: Any) -> dict[str, np.ndarray]:
     if len(set(lengths.values())) > 1:
         raise ValueError(f"columns of the frame differ in length: {lengths}")
     return columns
+
+
+def _by_polars(frame: Any) -> Any:
+    with needing("reading a frame by its Arrow stream needs polars", "frames"):
+        import polars
+    return polars.DataFrame(frame)
 
 
 def _column(values: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from constraint_builders.arrays import Flags, Index
+from constraint_builders.arrays import Flags
 from constraint_builders.description.area_layers import BETWEEN
 from constraint_builders.description.areas import LEAF, Areas
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, SUMMED_OUT, Columns, plain_name
@@ -18,32 +18,11 @@ from constraint_builders.files.leaf_table import LeafTable
 from constraint_builders.files.naming import listed, naming, shown
 from constraint_builders.files.numbers import read_labels
 from constraint_builders.files.source import Source
-from constraint_builders.files.spine_of_codes import ROOTS
+from constraint_builders.files.spine_of_codes import ROOTS, Geography
 
 LEVEL_NAMES, CODE_NAMES = (GEOLEVEL, "level"), (GEOCODE, "code", "geoid")
 DIGITS = r"^[0-9]*$"
 POSITION = "position"
-
-
-@dataclass(frozen=True)
-class AreaGeography:
-    """Areas, and where among them the rows of a table belong.
-
-    Attributes
-    ----------
-    places : Areas
-    geounits : ndarray of int, (rows,)
-        Position among all areas of every row's.
-    said : str
-        What the areas were taken for.
-    """
-
-    places: Areas
-    geounits: Index
-    said: str
-
-    def __str__(self) -> str:
-        return self.said
 
 
 @dataclass(frozen=True)
@@ -53,7 +32,7 @@ class TableAreas:
     areas: Areas
     said: str
 
-    def geography(self, table: Source, columns: Columns) -> AreaGeography:
+    def geography(self, table: Source, columns: Columns) -> Geography:
         """Where rows with a level and the code of an area belong."""
         known = [
             pl.DataFrame({GEOCODE: self.areas.names(level)}).with_columns(
@@ -63,7 +42,7 @@ class TableAreas:
         ]
         rows = table.frame.select(pl.col(columns.keys[key]).alias(key) for key in (GEOLEVEL, GEOCODE))
         found = rows.join(pl.concat(known), on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
-        return AreaGeography(self.areas, found[POSITION].to_numpy().astype(np.intp), self.said)
+        return Geography(self.areas, found[POSITION].to_numpy().astype(np.intp), self.said)
 
 
 def in_areas(

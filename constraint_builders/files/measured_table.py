@@ -39,7 +39,7 @@ from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.files.area_tables import TableAreas
-from constraint_builders.files.columns import CV_PERCENT, SUMMED_OUT, find_columns
+from constraint_builders.files.columns import CV_PERCENT, PARENT, SUMMED_OUT, find_columns
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.hidden_totals import geounit_of_all, hidden_totals, refuse_rows_that_are_none
 from constraint_builders.files.labels import refuse_overlapping, with_totals
@@ -54,7 +54,7 @@ from constraint_builders.files.rows import (
     with_a_variable,
 )
 from constraint_builders.files.source import Source, open_source
-from constraint_builders.files.spine_of_codes import Geography, read_geography
+from constraint_builders.files.spine_of_codes import read_geography
 from constraint_builders.measured import Measured
 from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
@@ -128,13 +128,13 @@ def measured(
         order = rows.order()
         values, variances = (column[order] for column in read_measurements(rows, columns))
         cells = _tables(rows, values, variances)
-        spine = geography.places if isinstance(geography, Geography) else None
+        spine = geography.places if geography and isinstance(geography.places, Spine) else None
         by_levels = [own for own in cells if set(own.table.factors) <= set(schema.names)]
         if silent:
             refuse_rows_that_are_none(schema, by_levels, silent)
         perhaps = hidden_totals(schema, by_levels, written) if asks else ()
         whole = "" if spine is None else geounit_of_all(spine, cells)
-        if isinstance(geography, Geography) and whole and not geography.by_parents:
+        if whole and PARENT not in columns.keys:
             raise ValueError(
                 f"{whole}: give its rows to what holds the others, at a geolevel of its own; where it is one of them "
                 "give a column 'parent', empty at the top"
@@ -150,7 +150,7 @@ def measured(
             noise=noise,
             undetermined=undetermined,
         )
-        places = "" if geography is None else str(geography)
+        places = "" if geography is None else geography.said
         y = problem.observed.vector({own.name: own.values if geography else own.values[0] for own in cells})
         copied = copies(own.given for own in cells)
         perhaps += (f"{whole}: does it hold them?",) if whole else ()

@@ -18,7 +18,6 @@ from constraint_builders.description.areas import Places
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
-from constraint_builders.files.area_tables import AreaGeography
 from constraint_builders.files.columns import (
     CV_PERCENT,
     GEOLEVEL,
@@ -149,7 +148,7 @@ class Rows:
     source : Source
     columns : Columns
     schema : Schema
-    geography : Geography, AreaGeography or None
+    geography : Geography or None
     inferred : bool
         Whether the schema comes from the rows themselves, for messages.
 
@@ -174,7 +173,7 @@ class Rows:
         source: Source,
         columns: Columns,
         schema: Schema,
-        geography: Geography | AreaGeography | None,
+        geography: Geography | None,
         inferred: bool,
     ) -> None:
         self.source, self._columns, self._schema, self._inferred = source, columns, schema, inferred

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from constraint_builders.arrays import Index
+from constraint_builders.description.areas import Places
 from constraint_builders.description.geo_ids import geoid_in, kind_of_geo_id
 from constraint_builders.description.spine import Spine
 from constraint_builders.files.columns import GEOCODE, GEOLEVEL, PARENT, Columns
@@ -127,46 +128,42 @@ Geounit = tuple[str, str]  # level and code
 
 @dataclass(frozen=True)
 class Geography:
-    """A spine, and where in it the rows of a table belong.
+    """Where the rows of a table belong.
 
     Attributes
     ----------
-    places : Spine
+    places : Spine or Areas
     geounits : ndarray of int, (rows,)
-        Position in the spine of every row's geounit.
-    by_parents : bool
-        Whether a column ``parent`` says what lies in what, not the codes.
-    is_rooted : bool
-        Whether a root was put above several geounits.
+        Position of every row's geounit, or area, among all.
+    said : str
+        What the places were taken for.
     """
 
-    places: Spine
-    geounits: NDArray[np.intp]
-    by_parents: bool
-    is_rooted: bool
+    places: Places
+    geounits: Index
+    said: str
 
-    def __str__(self) -> str:
-        """The geolevels from the root down, what tells parents, and the first geounit that has no parent beside it."""
-        spine, first = self.places, int(self.is_rooted)
-        counts = [f"{own.size:,} {level}" for level, own in zip(spine.levels, spine.members, strict=True)][first:]
-        counts[0] += " side by side" if self.is_rooted else ""
-        told = "by column 'parent'" if self.by_parents else "by codes that begin with those of their parents"
-        below = f", {told}" if len(counts) > 1 else ""
-        return f"{' > '.join(counts)}{below}{self._skips()}"
 
-    def _skips(self) -> str:
-        """Which geounits lie beside others of a geolevel above theirs."""
-        spine = self.places
-        children = np.flatnonzero(spine.parent >= 0)
-        highest = np.full(spine.size, len(spine.levels))
-        np.minimum.at(highest, spine.parent[children], spine.level_of[children])
-        skips = children[spine.level_of[children] > highest[spine.parent[children]]]
-        if not skips.size:
-            return ""
-        child, parent = int(skips[0]), int(spine.parent[skips[0]])
-        names = [f"{spine.levels[spine.level_of[i]]} {spine.geocodes[i]!r}" for i in (child, parent)]
-        more = f" and {skips.size - 1:,} more" if skips.size > 1 else ""
-        return f"; {names[0]}{more} in {names[1]} itself, beside its {spine.levels[highest[parent]]}"
+def _in_words(spine: Spine, by_parents: bool, is_rooted: bool) -> str:
+    """The geolevels from the root down, what tells parents, and the first geounit that has no parent beside it."""
+    counts = [f"{own.size:,} {level}" for level, own in zip(spine.levels, spine.members, strict=True)][is_rooted:]
+    counts[0] += " side by side" if is_rooted else ""
+    told = "by column 'parent'" if by_parents else "by codes that begin with those of their parents"
+    return f"{' > '.join(counts)}{f', {told}' if len(counts) > 1 else ''}{_skips(spine)}"
+
+
+def _skips(spine: Spine) -> str:
+    """Which geounits lie beside others of a geolevel above theirs."""
+    children = np.flatnonzero(spine.parent >= 0)
+    highest = np.full(spine.size, len(spine.levels))
+    np.minimum.at(highest, spine.parent[children], spine.level_of[children])
+    skips = children[spine.level_of[children] > highest[spine.parent[children]]]
+    if not skips.size:
+        return ""
+    child, parent = int(skips[0]), int(spine.parent[skips[0]])
+    names = [f"{spine.levels[spine.level_of[i]]} {spine.geocodes[i]!r}" for i in (child, parent)]
+    more = f" and {skips.size - 1:,} more" if skips.size > 1 else ""
+    return f"; {names[0]}{more} in {names[1]} itself, beside its {spine.levels[highest[parent]]}"
 
 
 def read_geography(source: Source, columns: Columns) -> Geography | None:
@@ -196,8 +193,8 @@ def read_geography(source: Source, columns: Columns) -> Geography | None:
     number = {unit: spine.position(*unit) for unit in known}
     positions = pl.DataFrame([(*unit, i) for unit, i in number.items()], [GEOLEVEL, GEOCODE, "position"], orient="row")
     found = pairs.join(positions, on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
-    positions_of_rows = found["position"].to_numpy().astype(np.intp)
-    return Geography(spine, positions_of_rows, by_parents, is_rooted=spine.size > len(known))
+    said = _in_words(spine, by_parents, is_rooted=spine.size > len(known))
+    return Geography(spine, found["position"].to_numpy().astype(np.intp), said)
 
 
 def _codes(source: Source, name: str) -> pl.Series:
@@ -300,39 +297,23 @@ def _said_parents(source: Source, pairs: pl.DataFrame, name: str) -> dict[Geouni
 
 def spine_by_parents(units: Sequence[Geounit], parents: Mapping[Geounit, str]) -> Spine:
     """The spine of geounits, (level, code), whose parents' codes are known; empty for one at the top."""
-    alike = _by_code(units)
-    above = [_position_of(parents[unit], unit, units, parents, alike) for unit in units]
-    return _rooted(units, above, "neither has a parent: give it, of each, or rows of a geounit above both")
-
-
-def _by_code(units: Sequence[Geounit]) -> dict[str, list[int]]:
-    """Positions of the geounits of every code."""
-    found: dict[str, list[int]] = {}
+    alike: dict[str, list[int]] = {}
     for position, (_, code) in enumerate(units):
-        found.setdefault(code, []).append(position)
-    return found
-
-
-def _position_of(
-    parent: str,
-    unit: Geounit,
-    units: Sequence[Geounit],
-    parents: Mapping[Geounit, str],
-    alike: Mapping[str, Sequence[int]],
-) -> int:
-    """Position of a geounit's parent among `units`; -1 if it has none."""
-    if not parent:
-        return -1
-    found = [i for i in alike.get(parent, ()) if units[i][0] != unit[0]]
-    if len(found) > 1:  # an only child that has the code of its parent lies below it
-        found = [i for i in found if parents[units[i]] == parent] or found
-    what = f"{unit[0]} {unit[1]!r} has the parent {parent!r}"
-    if not found:
-        raise ValueError(f"{what}, which has no rows: give it some, of variance inf where it was not measured")
-    if len(found) > 1:
-        levels = " and ".join(units[i][0] for i in found)
-        raise ValueError(f"{what}, a code at {levels}: give each geounit a code of its own")
-    return found[0]
+        alike.setdefault(code, []).append(position)
+    above = []
+    for unit in units:
+        parent = parents[unit]
+        found = [i for i in alike.get(parent, ()) if parent and units[i][0] != unit[0]]
+        if len(found) > 1:  # an only child that has the code of its parent lies below it
+            found = [i for i in found if parents[units[i]] == parent] or found
+        what = f"{unit[0]} {unit[1]!r} has the parent {parent!r}"
+        if parent and not found:
+            raise ValueError(f"{what}, which has no rows: give it some, of variance inf where it was not measured")
+        if len(found) > 1:
+            levels = " and ".join(units[i][0] for i in found)
+            raise ValueError(f"{what}, a code at {levels}: give each geounit a code of its own")
+        above.append(found[0] if found else -1)
+    return _rooted(units, above, "neither has a parent: give it, of each, or rows of a geounit above both")
 
 
 def _rooted(units: Sequence[Geounit], above: Sequence[int], remedy: str) -> Spine:
