@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blue_solvers.results.published_answers import line_sums, published_of, read_lines
+from blue_solvers.results.published_answers import judged, line_sums, published_of, read_lines
 from blue_solvers.results.stored import StoredResult
 from constraint_builders.files.published_tables import PublishedTable
 from constraint_builders.geography import Geoids
@@ -72,7 +72,7 @@ def known_groups(
     table = published.table(own[0].code.partition("_")[0])
     groups = [list(_groups(table, table.lines.index(line))) for line in own]
     around_them = {number for around in groups for alike in around for group in alike for number in group}
-    needed = [number for number in sorted(around_them) if _is_told(result, table.codes[number])]
+    needed = [number for number in sorted(around_them) if not judged(result, published, [table.lines[number]])[0]]
     found = read_lines(result, [table.codes[number] for number in needed])
     sums = line_sums(result, found, Geoids(result.spine, result.in_part).of([geoid]))
     estimates, covariance = sums.estimates[0], sums.covariance([0])
@@ -87,14 +87,6 @@ def known_groups(
         return [estimated(group) for group in alike if set(group) <= set(needed)]
 
     return [_smallest(map(told, around), known_to) for around in groups]
-
-
-def _is_told(result: StoredResult, line: str) -> bool:
-    try:
-        read_lines(result, [line])
-    except ValueError:  # nothing stored tells it
-        return False
-    return True
 
 
 def _smallest(groups: Iterable[list[KnownGroup]], known_to: float) -> KnownGroup | None:

@@ -100,7 +100,7 @@ def read_lines(result: StoredResult, names: Sequence[str]) -> Lines:
     lines: list[PublishedLine] = []
     for name in names:
         own = published.named(name)
-        reason, _ = _judged(result, published, own)
+        reason, _ = judged(result, published, own)
         if reason:
             raise ValueError(f"this result cannot answer {str(name).strip().upper()}: {reason}")
         lines += own
@@ -120,7 +120,7 @@ def answerable(result: StoredResult) -> pl.DataFrame:
     published = published_of(result)
     rows = []
     for table in published.tables.values():
-        reason, geolevels = _judged(result, published, table.lines)
+        reason, geolevels = judged(result, published, table.lines)
         unsure = sum(line.confidence != "A" for line in table.lines)
         rows.append((table.name, table.title, len(table.lines), unsure, ", ".join(geolevels), reason))
     columns = ("table", "title", "lines", "unsure", "geolevels", "reason")
@@ -298,7 +298,7 @@ def _summed(published: PublishedTables, line: PublishedLine) -> list[PublishedLi
     return [own for code in line.adds for own in _summed(published, published.line(code))]
 
 
-def _judged(result: StoredResult, published: PublishedTables, lines: Sequence[PublishedLine]) -> tuple[str, list[str]]:
+def judged(result: StoredResult, published: PublishedTables, lines: Sequence[PublishedLine]) -> tuple[str, list[str]]:
     """Why a result cannot answer some lines, or "", and the geolevels at which all are stored."""
     schema, own = result.schema, published.schema
     factors = dict.fromkeys(name for line in lines for part in _summed(published, line) for name in part.levels)

@@ -34,15 +34,8 @@ class TableAreas:
 
     def geography(self, table: Source, columns: Columns) -> Geography:
         """Where rows with a level and the code of an area belong."""
-        known = [
-            pl.DataFrame({GEOCODE: self.areas.names(level)}).with_columns(
-                pl.lit(level).alias(GEOLEVEL), pl.Series(POSITION, own, dtype=pl.Int64)
-            )
-            for level, own in zip(self.areas.levels, self.areas.members, strict=True)
-        ]
         rows = table.frame.select(pl.col(columns.keys[key]).alias(key) for key in (GEOLEVEL, GEOCODE))
-        found = rows.join(pl.concat(known), on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
-        return Geography(self.areas, found[POSITION].to_numpy().astype(np.intp), self.said)
+        return Geography.of(self.areas, rows, self.said)
 
 
 def in_areas(

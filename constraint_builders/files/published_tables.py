@@ -210,7 +210,7 @@ class PublishedTables:
         return found[0]
 
     def _unknown_table(self, name: str, wanted: str) -> str:
-        elsewhere = [product for product in PRODUCTS if product != self.product and wanted in _names(product)]
+        elsewhere = [own for own in PRODUCTS if own != self.product and wanted in _document(own).tables]
         if elsewhere:
             return f"table {name!r} is of {' and '.join(elsewhere)}, and this result is of {self.product}"
         near = difflib.get_close_matches(wanted, self.tables, 4, 0.6)
@@ -300,10 +300,6 @@ def _document(product: str) -> _Product:
     if product not in PRODUCTS:
         raise ValueError(f"no product {product!r} with published tables: there are {', '.join(PRODUCTS)}")
     return parse_document((SHIPPED / "published" / f"{product}.toml").read_text(encoding="utf-8"), _Product)
-
-
-def _names(product: str) -> frozenset[str]:
-    return frozenset(_document(product).tables)
 
 
 def _lines(name: str, told: _Table, schema: Schema) -> Iterator[PublishedLine]:

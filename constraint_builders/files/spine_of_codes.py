@@ -143,6 +143,14 @@ class Geography:
     geounits: Index
     said: str
 
+    @classmethod
+    def of(cls, places: Places, rows: pl.DataFrame, said: str) -> Geography:
+        """Of rows with the level and the code of a geounit, or an area."""
+        levels = pl.Series(GEOLEVEL, places.levels).gather(places.level_of)
+        known = pl.DataFrame([levels, pl.Series(GEOCODE, places.geocodes)]).with_row_index("position")
+        found = rows.join(known, on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
+        return cls(places, found["position"].to_numpy().astype(np.intp), said)
+
 
 def _in_words(spine: Spine, by_parents: bool, is_rooted: bool) -> str:
     """The geolevels from the root down, what tells parents, and the first geounit that has no parent beside it."""
@@ -190,11 +198,7 @@ def read_geography(source: Source, columns: Columns) -> Geography | None:
         spine = spine_by_parents(known, _said_parents(source, pairs, columns.keys[PARENT]))
     else:
         spine = spine_by_codes(known)
-    number = {unit: spine.position(*unit) for unit in known}
-    positions = pl.DataFrame([(*unit, i) for unit, i in number.items()], [GEOLEVEL, GEOCODE, "position"], orient="row")
-    found = pairs.join(positions, on=[GEOLEVEL, GEOCODE], how="left", maintain_order="left")
-    said = _in_words(spine, by_parents, is_rooted=spine.size > len(known))
-    return Geography(spine, found["position"].to_numpy().astype(np.intp), said)
+    return Geography.of(spine, pairs, _in_words(spine, by_parents, is_rooted=spine.size > len(known)))
 
 
 def _codes(source: Source, name: str) -> pl.Series:
