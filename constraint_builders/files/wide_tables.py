@@ -42,7 +42,7 @@ from constraint_builders.files.numbers import marked, read_labels
 from constraint_builders.files.source import Source
 
 MOST_CELLS = 1e7  # of a table that lacks some: it is held whole
-LEAST_ALIKE = 3  # labels of two columns, each of which goes with one of the other, that say the same
+LEAST_ALIKE = 3  # labels of two columns, each of which goes with one of the other, that say the same; two if twice each
 NO_CELL = re.compile(r"(census_|reference_)?year|(.*_)?(code|id|fips|geoid|postcode)")
 PERHAPS_A_MARK = re.compile(r"[^\w*]*[^\W\d]{0,3}[^\w*]*")  # a few letters, or none
 
@@ -253,8 +253,9 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
 def _refuse_alike(rows: pl.DataFrame, names: Sequence[str]) -> None:
     """Refuse two columns that say the same of all rows of a table, as a code and a name do."""
     for one, other in combinations(names, 2):
-        pairs = rows.select(one, other).unique()
-        if LEAST_ALIKE <= pairs.height == pairs[one].n_unique() == pairs[other].n_unique():
+        pairs = rows.group_by(one, other, maintain_order=True).agg(pl.len().alias(SUMMED_OUT))  # no column's name
+        least = 2 if (pairs[SUMMED_OUT] > 1).all() else LEAST_ALIKE
+        if least <= pairs.height == pairs[one].n_unique() == pairs[other].n_unique():
             raise ValueError(
                 f"columns {one!r} and {other!r} say the same, {shown(pairs[one][0])} is {shown(pairs[other][0])}: keep "
                 "one, and call the other 'note'"
@@ -347,10 +348,7 @@ def _without_percent(frame: pl.DataFrame) -> pl.DataFrame:
     values = [name for name in signed if plain_name(name) in VALUES]
     if not values:
         return frame
-    said = [own for name in frame.columns if (own := read_spread(name))]
-    if not said:
-        raise ValueError(f"column {values[0]!r} is in percent: laws are of counts, and nothing else is said of it")
-    found = {own.column: own.kind for own in said if own.kind != CV_PERCENT}
+    found = {name: own.kind for name in frame.columns if (own := read_spread(name)) and own.kind != CV_PERCENT}
     spreads = list(found)
     squared = next((name for name in spreads if name in signed and found[name] == VARIANCE), None)
     if squared is not None:

@@ -280,8 +280,12 @@ def test_each_cell_of_a_wide_table_has_its_error_behind_it(tmp_path: Path) -> No
     (["sex,value,se", "f,10²,2", "m,9,1"], {}, "'10²' is not a number"),
     (["sex,value,se", "f,(2),2", "m,9,1"], {}, r"'\(2\)' is not a number"),
     (["sex,value,variance", "f,50%,4%", "m,50%,4%"], {}, "'variance' is in percent, which may be of a square"),
-    (["sex,value", "f,90%", "m,30%"], {"noise": RandomRounding(3)}, "'value' is in percent: laws are of counts"),
     (["sex,value,pct", "f,9,75", "m,3,25"], {"noise": RandomRounding(3)}, "'pct' holds numbers: call it 'note'"),
+    (
+        ["SEX,Sex,of,value", "F,Female,A,3", "F,Female,B,6", "M,Male,A,9", "M,Male,B,12"],
+        {"noise": RandomRounding(3)},
+        "columns 'SEX' and 'Sex' say the same, 'F' is 'Female'",
+    ),
     (["sex,value", "f,100 ± 2 ± 1", "m,9 ± 1"], {"plus_minus": "moe_90"}, "moe_90 '2 ± 1' is not a number"),
     (["sex,value,moe_90", "f,9 ± 2,5", "m,9 ± 1,5"], {"plus_minus": "moe_90"}, "both say how precise values are"),
     (["sex,n", "f,9", "m,9", "", "age,value,se", "0-17,4,1", "18+,14,1"], {}, "row 5 has 3 cells, the header 2"),
