@@ -185,12 +185,21 @@ def read_places(
     return {name: list(codes) for name, codes in places.items()}
 
 
-def _refuse_shares(column: pl.Series) -> None:
-    """Refuse numbers of 0 to 1, not all whole, or that have the name of shares and do not all say 1 or 100."""
+def _numbers(column: pl.Series) -> pl.Series:
     text = column.cast(pl.String, strict=False).drop_nulls().str.strip_chars().str.strip_suffix("%")
-    numbers = text.str.replace(",", ".").cast(pl.Float64, strict=False)
+    return text.str.replace(",", ".").cast(pl.Float64, strict=False)
+
+
+def says_shares(column: pl.Series) -> bool:
+    """Whether a column has the name of shares, and not all say 1 or 100."""
+    return bool(SHARES.fullmatch(plain_name(column.name))) and not _numbers(column).is_in([1.0, 100.0]).all()
+
+
+def _refuse_shares(column: pl.Series) -> None:
+    """Refuse shares by name, and numbers of 0 to 1 that are not all whole."""
+    numbers = _numbers(column)
     is_share = not numbers.has_nulls() and numbers.is_between(0, 1).all() and (numbers.floor() < numbers).any()
-    if is_share or (SHARES.fullmatch(plain_name(column.name)) and not numbers.is_in([1.0, 100.0]).all()):
+    if is_share or says_shares(column):
         raise ValueError(
             f"column {column.name!r} says what share of a block lies in a place, and blocks are counted whole: keep "
             "rows of those that count, without the column"

@@ -16,6 +16,7 @@ import polars as pl
 from scipy import sparse
 
 from constraint_builders.description.areas import LEAF, Areas
+from constraint_builders.files.block_tables import says_shares
 from constraint_builders.files.columns import SUMMED_OUT, plain_name
 from constraint_builders.files.labels import is_total
 from constraint_builders.files.naming import listed, shown
@@ -78,6 +79,12 @@ class LeafTable:
         twice = next((role for name, role in own.items() if role in frame.columns and role != name), None)
         if twice is not None or len(set(own.values())) < len(own):
             raise ValueError(f"columns calls two columns of the areas {twice or next(iter(own.values()))!r}: keep one")
+        shares = next((name for name in frame.columns if name not in own and says_shares(frame[name])), None)
+        if shares is not None:
+            raise ValueError(
+                f"column {shares!r} says what share of a leaf lies in an area, and leaves are counted whole: give "
+                "Areas with weights, or leave the column out"
+            )
         frame = frame.rename(own)
         types = frame.schema.items()
         labels = [name for name, kind in types if name in own.values() or kind.is_integer() or kind in TEXT]

@@ -238,6 +238,8 @@ def _with(frame: pl.DataFrame, **changes: Any) -> pl.DataFrame:
         (TABLE, LEAVES.with_columns(shop_2018_name=pl.Series(["s1", "s2", "s1", "s4", "s5"])), "leaf 's1' of column"),
         (TABLE, _with(LEAVES, shop_2018_name=""), "column 'shop_2018_name' is empty in row 1"),
         (TABLE, _with(LEAVES, CHAIN=""), "leaf 's1', row 1, has no 'CHAIN'"),
+        (TABLE, LEAVES.with_columns(afact=pl.Series([0.5, 1, 1, 1, 1])), "'afact' says what share of a leaf lies in"),
+        (TABLE, LEAVES.with_columns(afact=1.0), None),
         (TABLE, _with(LEAVES, City=""), None),  # nothing counts there
         (TABLE, LEAVES[:0], "there are no rows"),
         (TABLE.drop("code"), LEAVES, "in which area does a row count?"),
