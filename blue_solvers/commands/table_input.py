@@ -67,12 +67,9 @@ def read_input(args: argparse.Namespace) -> tuple[Problem, Float]:
     understood = table.problem.understood
     if understood.totals:
         say(f"totals     {', '.join(understood.totals)}")
-    for name, rows in table.silent.items():
-        for label, row in rows.items():
-            say(f"empty      {label!r} in column {name!r}, row {row}, was taken for a level that was not measured")
     if understood.places:
         say(f"{'spine' if table.problem.areas is None else 'areas':<10} {understood.places}")
-    for doubt in table.doubts:
+    for doubt in understood.notes:
         say(f"doubt      {doubt}")
     return table.problem, table.y
 

@@ -55,7 +55,7 @@ class ExactTotal(NamedTuple):
     together: str = ""
 
 
-def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
+def read_totals(path: str | os.PathLike[str], name: str = GEOCODE) -> list[ExactTotal]:
     """Read totals that are known exactly, such as the population of every state.
 
     Parameters
@@ -63,24 +63,7 @@ def read_totals(path: str | os.PathLike[str]) -> list[ExactTotal]:
     path : path
         A ``.csv`` or ``.parquet`` file with the columns ``geocode`` and ``total``. A state that a spine cuts in two is
         named by both codes, ``044+144``.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, a code is given twice, or a total is no whole number of 0 or more.
-    OSError
-        If the file cannot be opened.
-    """
-    return read_exact(path, GEOCODE)
-
-
-def read_exact(path: str | os.PathLike[str], name: str) -> list[ExactTotal]:
-    """Codes and totals of a file.
-
-    Parameters
-    ----------
-    path : path
-    name : str
+    name : str, optional
         Of the column of codes.
 
     Raises
@@ -314,7 +297,7 @@ def read_state_totals(
 def _of_states(source: str | os.PathLike[str]) -> dict[str, ExactTotal]:
     """The total of every state, by its code."""
     is_shipped = source == CENSUS_2020
-    found = read_exact(SHIPPED / "production" / "state_totals_2020.csv" if is_shipped else source, "state")
+    found = read_totals(SHIPPED / "production" / "state_totals_2020.csv" if is_shipped else source, "state")
     for (state, *others), _, place, _ in found:
         if len(state) != CODE_WIDTH or others:
             raise ValueError(f"{place}: state {state!r} must be its code of two characters, such as 44")

@@ -76,18 +76,12 @@ class MeasuredTable:
         What was left out, in words: columns of notes, titles and what else stands around a table.
     combined : tuple of str or (str, str)
         Names of tables of which several sources were combined into one measurement.
-    silent : dict of str to dict of str to int
-        For every variable the labels whose rows say nothing, not even that nothing was measured, and their first rows.
-    doubts : tuple of str
-        What is doubtful about the numbers.
     """
 
     problem: Problem
     y: Float
     ignored: tuple[str, ...]
     combined: tuple[str | LevelTable, ...]
-    silent: Mapping[str, Mapping[str, int]]
-    doubts: tuple[str, ...]
 
 
 def measured(
@@ -105,8 +99,9 @@ def measured(
 ) -> MeasuredTable:
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
-    And `total` as in `constraint_builders.read_tables`; `totals` and `silent`, where they were found out before, as of
-    `Understood` and `MeasuredTable`; whether the schema was `inferred` from the rows, as it is where none is given.
+    And `total` as in `constraint_builders.read_tables`; `totals`, where they were found out before, as of `Understood`;
+    for every variable the labels whose rows are `silent`, not even saying that nothing was measured, and their first
+    rows; whether the schema was `inferred` from the rows, as it is where none is given.
     Where there are areas every row has the level and the code of one.
     """
     with naming(table.what):
@@ -156,9 +151,12 @@ def measured(
         perhaps += (f"{whole}: does it hold them?",) if whole else ()
         in_percent = columns.spread.kind == CV_PERCENT
         found = doubts(problem.observed, y, problem.variances, isinstance(noise, NoiseLaw), in_percent)
-        doubtful = (*table.doubts, *found, *copied, *perhaps)
-        taken = (f"{label!r} in column {name!r}, row {row}" for name in silent for label, row in silent[name].items())
-        notes = (*(f"{place}, taken for a level that was not measured" for place in taken), *doubtful)
+        nothing = (
+            f"{label!r} in column {name!r}, row {row}, taken for a level that was not measured"
+            for name, labels in silent.items()
+            for label, row in labels.items()
+        )
+        notes = (*nothing, *table.doubts, *found, *copied, *perhaps)
         problem = problem.replace(understood=Understood((), totals, places, notes, table.left_out))
         sources = list(dict.fromkeys(block.source for block in rows.blocks))
         problem = told_apart(problem, {own.name: own.given for own in cells}, sources)
@@ -166,7 +164,7 @@ def measured(
         refuse_impossible(problem, y)
         combined = tuple(own.name for own in cells if len(own.given) > 1)
         ignored = (*(f"column {name!r}, of notes" for name in columns.ignored), *table.left_out)
-        return MeasuredTable(problem, y, ignored, combined, silent, doubtful)
+        return MeasuredTable(problem, y, ignored, combined)
 
 
 def read_long_table(

@@ -12,7 +12,7 @@ import pytest
 from blue_solvers import estimate
 from blue_solvers.cli import main
 from constraint_builders import Problem, read_tables
-from constraint_builders.files.exact_totals import read_exact
+from constraint_builders.files.exact_totals import read_totals
 from constraint_builders.files.leaf_table import LeafTable
 from constraint_builders.files.periods import Period, read_period, recoded_periods
 from noise_mechanisms.laws import RandomRounding
@@ -132,7 +132,7 @@ def test_files_that_have_no_notes_lose_no_rows(tmp_path: Path) -> None:
     path = written(tmp_path, "code,region\nr1,A\nr2,A\nr3,B\n\nr4,\n")
     refuses("row 6 below the table: 'r4' would be left out", LeafTable.read, path, {})
     path = written(tmp_path, "state,total\nRI,100\n\nVT,\n")
-    refuses("row 4 below the table: 'VT' would be left out", read_exact, path, "state")
+    refuses("row 4 below the table: 'VT' would be left out", read_totals, path, "state")
 
 
 def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
