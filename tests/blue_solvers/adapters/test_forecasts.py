@@ -274,8 +274,7 @@ def test_other_refusals() -> None:
             ExactMinTrace(covariance=known).fit(GROUPED, y_hat, sigmah=deviations())
     refuses("values known exactly contradict one another", ExactMinTrace(covariance=np.zeros(9)).fit, GROUPED, y_hat)
     for level, message in ((90, "level must be a list"), ([0.9], "a coverage in per cent"), (["90"], "level is '90'")):
-        with pytest.raises((ValueError, TypeError), match=message):
-            own.predict(level=level)
+        refuses(message, own.predict, level=level, error=(ValueError, TypeError))
     with pytest.raises(ValueError, match="y_hat of series 1 at step 2 is nan"):
         ExactMinTrace("ols").fit(GROUPED, np.where(np.arange(27).reshape(9, 3) == 5, np.nan, y_hat))
 

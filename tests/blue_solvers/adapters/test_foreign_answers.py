@@ -157,8 +157,7 @@ def test_what_is_wrong_is_named(source: Any, message: str) -> None:
 
 
 def test_what_is_no_answer() -> None:
-    with pytest.raises(TypeError, match="an answer is arrays, tables, a model or a planner: got int"):
-        answer_from(PROBLEM, 3)
+    refuses("an answer is arrays, tables, a model or a planner: got int", answer_from, PROBLEM, 3, error=TypeError)
     refuses("'sox' is no variable", answer_from, PROBLEM, BEST.values, variables=["sox"])
     empty = SimpleNamespace(marg_dict={(0,): SimpleNamespace(get_noisy_answer_vector=lambda: None)}, bases=["I"])
     refuses(r"the planner has no answer of \('sex',\)", answer_from, PROBLEM, empty)

@@ -191,8 +191,7 @@ def test_puma_datasets_are_those_of_the_paper():
 
 
 def test_missing_and_broken_data_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="ST_01_PUMA_01301"):
-        puma_datasets(tmp_path)
+    refuses("ST_01_PUMA_01301", puma_datasets, tmp_path, error=FileNotFoundError)
     (tmp_path / "ST_01_PUMA_01301.csv").write_text(",01,02\n1,3,4\n")
     refuses("9 rows of 24", puma_datasets, tmp_path)
 

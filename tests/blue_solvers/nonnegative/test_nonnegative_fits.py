@@ -364,8 +364,7 @@ def test_exact_values_that_no_non_negative_cells_meet_are_refused(method):
     problem = Problem(Schema({"a": 2, "b": 2, "c": 2}), names)
     equal, unequal = [[5.0, 0.0], [0.0, 5.0]], [[0.0, 5.0], [5.0, 0.0]]
     y = problem.vector({"a * b": equal, "b * c": equal, "a * c": unequal, "detailed": np.full((2, 2, 2), 1.25)})
-    with pytest.raises(NotConvergedError, match="non-negative cells"):
-        method(problem, y)
+    refuses("non-negative cells", method, problem, y, error=NotConvergedError)
 
 
 def test_bad_orders_are_refused():

@@ -92,8 +92,7 @@ def test_a_manifest_of_another_kind_is_refused(job: Path, change: str) -> None:
         "text": "\x00",
     }
     path.write_text(texts[change])
-    with pytest.raises(DamagedError, match=r"manifest\.json (is|has)"):
-        Partitions.open(job / "in")
+    refuses(r"manifest\.json (is|has)", Partitions.open, job / "in", error=DamagedError)
 
 
 @pytest.mark.parametrize(

@@ -229,8 +229,7 @@ def test_refusals(job, tmp_path: Path) -> None:
     folder, problem, y = job
     with pytest.raises(MemoryError, match=r"part 00000 \(.*\) needs .* and the limit is 10 bytes"):
         stream(folder / "in", tmp_path / "out", memory=10)
-    with pytest.raises(DamagedError, match=r"manifest\.json is missing"):
-        stream(tmp_path, tmp_path / "out")
+    refuses(r"manifest\.json is missing", stream, tmp_path, tmp_path / "out", error=DamagedError)
     refuses("the work of another input, or of other wishes", stream, folder / "in", folder / "out", variances=False)
     refuses("nothing says where to cut", partition, tmp_path / "in", problem, y)
     with pytest.raises(ValueError, match=r"geolevel 'A/B' cannot name a file"):

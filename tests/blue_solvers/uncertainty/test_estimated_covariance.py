@@ -58,8 +58,7 @@ def test_functionals_that_do_not_fit_are_refused_by_their_number(monkeypatch):
         monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5)
         assert found().shape[-1] == 5
         monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 24 * 12 * 5 - 1)
-        with pytest.raises(MemoryError, match="the weights of 5 functionals needs"):
-            found()
+        refuses("the weights of 5 functionals needs", found, error=MemoryError)
 
 
 def test_heuristic_gets_its_own_covariance():

@@ -367,8 +367,7 @@ def test_unreadable_files_are_refused_by_name(name: str, content: bytes, message
 def test_other_sources_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_long_table(tmp_path / "none.csv")
-    with pytest.raises(TypeError, match=r"a path or a data frame .*: got int"):
-        read_long_table(3)
+    refuses(r"a path or a data frame .*: got int", read_long_table, 3, error=TypeError)
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:

@@ -321,8 +321,7 @@ def test_missing_partitions_folders_and_geolevels_are_named(folder: Path, tmp_pa
     (folder / "Tract.parquet").mkdir()
     refuses(r"geolevel 'Tract' is not in the settings, which have US, State", read, folder)
     refuses(r"there are no folders <Geolevel>\.parquet/DPQuery", read, tmp_path)
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read(tmp_path / "nowhere")
+    refuses("nowhere", read, tmp_path / "nowhere", error=FileNotFoundError)
 
 
 def test_a_country_without_some_of_its_states_is_refused(tmp_path: Path) -> None:

@@ -147,8 +147,7 @@ def test_sheets_are_found_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[
         read_tables(all_of_it, sheet="By race")
     refuses("one sheet must hold a table", read_tables, one, skip_rows=100)
     refuses("skip_rows must be a whole number of 0 or more: got -1", read_tables, one, skip_rows=-1)
-    with pytest.raises(TypeError, match="sheet say where a table lies in a file"):
-        read_tables(pl.DataFrame({"a": [1]}), sheet="a")
+    refuses("sheet say where a table lies in a file", read_tables, pl.DataFrame({"a": [1]}), sheet="a", error=TypeError)
     out = str(tmp_path / "out.csv")
     assert main(["estimate", str(all_of_it), "--sheet", "By sex", "--sheet", "By age", "--out", out]) == 0
     assert main(["report", str(one), "--out", str(tmp_path / "page.html")]) == 0
