@@ -131,23 +131,20 @@ def test_the_command_that_the_demo_recommends_works(
     assert pl.read_csv(tmp_path / "estimates.csv").height == 63
 
 
-def test_a_command_loads_nothing_compiled_for_few_numbers(out: str) -> None:
-    words = ["estimate", BERKELEY, "--schema", SCHEMA, "--out", out]
-    script = (
-        f"import sys, blue_solvers.cli as cli; sys.argv[1:] = {words!r}; sys.exit(cli.main() or 'numba' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=False).returncode == 0
-
-
-def test_a_command_loads_no_solver_that_is_not_chosen(out: str, tmp_path: Path) -> None:
+def test_a_command_loads_nothing_compiled_for_few_numbers_and_no_solver_that_is_not_chosen(
+    out: str, tmp_path: Path
+) -> None:
     table = tmp_path / "table.csv"
     table.write_text("table,sex,value,variance\nsex,male,10,1\nsex,female,12,1\ntotal,*,21,1\n")
-    words = ["estimate", str(table), "--out", out]
-    script = f"import sys, blue_solvers.cli as cli; sys.argv[1:] = {words!r}; cli.main(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     solvers = {f"blue_solvers.{room}" for room in ("components.lattice", "components.tree", "crossing_areas")}
-    assert "blue_solvers.components.choice" in loaded
-    assert not {"psutil", "sksparse", "blue_solvers.structured", *solvers} & {*loaded}
+    others = {"psutil", "sksparse", "blue_solvers.structured", *solvers}
+    script = "import sys, blue_solvers.cli as cli; cli.main(); print(*sys.modules)"
+    choice = "blue_solvers.components.choice"
+    for words, used, unused in (([BERKELEY, "--schema", SCHEMA], "numpy", set()), ([str(table)], choice, others)):
+        command = [sys.executable, "-c", script, "estimate", *words, "--out", out]
+        loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        assert used in loaded
+        assert not {"numba", *unused} & {*loaded}
 
 
 def test_the_demo_says_what_files_need(capsys: pytest.CaptureFixture, monkeypatch: Any) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blue_solvers import estimate
+from blue_solvers import blue, estimate
 from blue_solvers.cli import main
-from blue_solvers.commands.fit_line import proof_line
+from blue_solvers.commands.fit_line import fit_report, proof_line
 from blue_solvers.verification import Certificate
-from constraint_builders import Problem
+from constraint_builders import Problem, Schema
 from constraint_builders.files import read_long_table, write_noisy_measurements
 from constraint_builders.files.settings import parse_settings
 from constraint_builders.true_tables import true_vector
@@ -115,6 +115,23 @@ def test_the_help_says_what_exit_codes_mean(capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     for code, words in ((0, "done; with --strict"), (1, "failed"), (2, "bad input"), (3, "done, and in doubt")):
         assert f"\n  {code}  {words}" in said
+
+
+def test_where_nothing_checks_anything_nothing_is_said() -> None:
+    schema = Schema({"sex": ["f", "m"]})
+    assert fit_report(blue(Problem(schema, {"sex": 1.0})).estimate([3.0, 4.0])).line == ""
+    holes = Problem(schema, {"sex": [1.0, np.inf], "total": 1.0}, ["total"])
+    assert fit_report(blue(holes).estimate([3.0, np.nan, 9.0])).line == ""
+
+
+def test_what_contradicts_is_said_with_the_cell_that_is_furthest_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "in.csv").write_text(f"{HEAD}total,*,25,0\nsex,f,1000,1\nsex,m,12,1\n")
+    assert main(["estimate", str(tmp_path / "in.csv"), "--out", str(tmp_path / "out.csv")]) == 0
+    printed = capsys.readouterr().out
+    for part in ("CONTRADICTORY", "chi-square 487,084 on 1 degree of freedom", "errors: table 'sex', cell (sex=f)"):
+        assert part in printed
 
 
 @pytest.mark.parametrize("kind", FILES)
