@@ -15,6 +15,7 @@ from blue_solvers import estimate
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema
 from constraint_builders.files import read_long_table, rounded
+from tests.helpers.dense_algebra import least_squares
 from tests.helpers.refused_commands import refusal
 
 TABLE = """table,sex,age,value,variance
@@ -34,12 +35,7 @@ VARIANCES = np.array([0, 1, 1, 2, np.inf, 2, 3])
 
 def dense() -> tuple[np.ndarray, np.ndarray]:
     """Estimates of the cells, and their variances, by generalised least squares under the exact total."""
-    noisy = np.isfinite(VARIANCES) & (VARIANCES > 0)
-    S, W = ROWS[noisy], np.diag(1 / VARIANCES[noisy])
-    kkt = np.block([[S.T @ W @ S, ROWS[:1].T], [ROWS[:1], np.zeros((1, 1))]])
-    inverse = np.linalg.inv(kkt)
-    leaves = inverse[:4] @ np.concatenate([S.T @ W @ VALUES[noisy], VALUES[:1]])
-    return ROWS @ leaves, np.diag(ROWS @ inverse[:4, :4] @ ROWS.T)
+    return least_squares(ROWS, VARIANCES, VALUES, ROWS)
 
 
 @pytest.fixture

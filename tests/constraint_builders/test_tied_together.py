@@ -1,57 +1,26 @@
 """What ties numbers together, against the left null space of a dense matrix of what every table counts."""
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraint_builders import Areas, Problem, Schema, Spine
+from constraint_builders import Problem, Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.tied_together import tied_together
+from tests.helpers.oracles.invent import Kind, some_with
 
 SCHEMA = Schema({"a": 2, "b": 3})
-SHAPES: dict[str, tuple[int, ...]] = {"total": (), "a": (2,), "b": (3,), "b * a": (3, 2)}
-COUNTS = {
-    "total": np.ones((1, 6)),
-    "a": np.kron(np.eye(2), np.ones((1, 3))),
-    "b": np.tile(np.eye(3), (1, 2)),
-    "b * a": np.eye(6).reshape(2, 3, 6).transpose(1, 0, 2).reshape(6, 6),
-}
-PLACES = {"S": np.ones((1, 3)), "C": np.array([[1.0, 0, 0], [0, 1, 1]]), "D": np.array([[0.0, 1, 0], [0, 0, 1]])}
-CROSSING = {"S": np.ones((1, 3)), "C": np.array([[1.0, 1, 0], [0, 0, 1]]), "D": np.array([[0.0, 1, 1]])}
+ALONE = Kind(spine=False, zeros=False, equalities=False, cellwise=True, turned=True)
+KINDS = [ALONE, replace(ALONE, spine=True), replace(ALONE, areas="sets")]
 
 
-def draw(rng: np.random.Generator, kind: str) -> tuple[Problem, np.ndarray]:
-    """A problem, and what each of its observed cells counts, (n, leaves * 6)."""
-    levels = {"flat": {"": np.ones((1, 1))}, "spine": PLACES, "areas": CROSSING}[kind]
-    observed: dict[str, Any] = {}
-    rows, alike = [], rng.random() < 0.5  # in all cells of a place
-    for level, members in levels.items():
-        chosen = [name for name in SHAPES if rng.random() < (0.6 if kind == "flat" else 0.4)]
-        if level in ("", "D") and not chosen:
-            chosen = ["b * a"]
-        for name in chosen:
-            shape = SHAPES[name] if kind == "flat" else (len(members), *SHAPES[name])
-            drawn = [1 if alike and (axis or kind == "flat") else size for axis, size in enumerate(shape)]
-            variances = rng.uniform(1, 4, drawn)
-            variances = np.where(rng.random(drawn) < 0.25 * rng.integers(2), np.inf, variances)
-            variances = np.where(rng.random(drawn) < 0.2 * rng.integers(2), 0.0, variances)
-            variances = np.broadcast_to(variances, shape).copy()
-            (observed if kind == "flat" else observed.setdefault(level, {}))[name] = variances
-            rows.append(np.kron(members, COUNTS[name]))
-    geography: dict[str, Any] = {}
-    if kind == "spine":
-        geography["spine"] = Spine([-1, 0, 0, 2, 2], ["S", "C", "C", "D", "D"])
-    if kind == "areas":
-        geography["areas"] = Areas(leaves=3, layers=levels)
-    return Problem(SCHEMA, observed, undetermined="nan", **geography), np.vstack(rows)
-
-
-@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["flat", "spine", "areas"]))
-def test_equations_and_loose_cells_are_those_of_dense_algebra(seed: int, kind: str) -> None:
-    problem, M = draw(np.random.default_rng(seed), kind)
+@given(seed=st.integers(0, 10**6), kind=st.sampled_from(KINDS))
+def test_equations_and_loose_cells_are_those_of_dense_algebra(seed: int, kind: Kind) -> None:
+    own = some_with(seed, kind).description
+    problem, M = own.problem(), own.marginal_matrix()
     measured = np.flatnonzero(np.isfinite(problem.variances))
     U, s, _ = np.linalg.svd(M[measured])
     between = U[:, np.count_nonzero(s > 1e-9) :]
@@ -60,15 +29,15 @@ def test_equations_and_loose_cells_are_those_of_dense_algebra(seed: int, kind: s
     found = tied_together(problem)
     assert found.equations == between.shape[1]
     assert found.is_loose == (between.shape[1] == 0)
-    levels = {"flat": {}, "spine": PLACES, "areas": CROSSING}[kind]
-    assert all(f"{len(members)} {level}" in str(found) for level, members in levels.items())
+    levels = () if problem.places is None else problem.places.levels
+    assert all(f"{own.members(number).size} {level}" in str(found) for number, level in enumerate(levels))
     assert ("NOTHING TIES" in str(found)) == found.is_loose
     tables = {problem.observed.locate(i)[0] for i in noisy}
     assert len(found.unchecked) == len(tables)
     for name in tables:
-        own = [i for i in noisy if problem.observed.locate(i)[0] == name]
+        some = [i for i in noisy if problem.observed.locate(i)[0] == name]
         of = [i for i in measured if problem.observed.locate(i)[0] == name and problem.variances[i] > 0]
-        said = f"table {name!r}" if len(own) == len(of) else f"{len(own)} of {len(of)} cells of table {name!r}"
+        said = f"table {name!r}" if len(some) == len(of) else f"{len(some)} of {len(of)} cells of table {name!r}"
         assert said in found.unchecked
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from blue_solvers.cli import main
 from constraint_builders.files import read_noisy_measurements, read_settings
+from tests.helpers.dense_algebra import best
 from tests.helpers.places import DOCS
 
 BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -64,12 +65,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def least_squares(S: np.ndarray, y: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Leaves and their covariance from what was measured of sums of them."""
-    covariance = np.linalg.inv(S.T @ (S / variances[:, None]))
-    return covariance @ (S.T @ (y / variances)), covariance
-
-
 def test_a_survey_statistician_has_own_tables(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     way = journey("tables", "Own tables with margins of error")
     assert way.steps <= 7 / 2
@@ -78,7 +73,7 @@ def test_a_survey_statistician_has_own_tables(capsys: pytest.CaptureFixture, mon
     y = np.array([12480.0, 6510, 6105, 3390, 3020, 3110])  # 40 and over before under 40, of men not published
     errors = np.array([210.0, 150, 160, 125, 120, 130]) / Z90
     measured = [0, 1, 2, 3, 4, 6]
-    leaves, covariance = least_squares(S[measured], y, errors**2)
+    leaves, covariance = best(S[measured], errors**2, y)
     estimates, std_errors = S @ leaves, np.sqrt(np.diag(S @ covariance @ S.T))
     written = pl.read_csv("estimates.csv")
     assert written.columns[3:7] == ["estimate", "std_error", "lower", "upper"]
@@ -124,7 +119,7 @@ def test_a_demographer_has_measurements_and_41_places(monkeypatch: pytest.Monkey
     walk(way, monkeypatch)
     read = read_noisy_measurements("release", read_settings("settings.toml"))
     M = read.problem.marginal_matrix().toarray()
-    leaves, covariance = least_squares(M, read.y, read.problem.variances)
+    leaves, covariance = best(M, read.problem.variances, read.y)
     weights = np.array([np.kron(own, cells) for own in inside for cells in ([1, 1], [0, 1])])
     written = pl.read_csv("places_counts.csv")
     assert written.select("place", "count").rows() == [

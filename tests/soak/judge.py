@@ -8,7 +8,6 @@ import numpy as np
 from blue_solvers import BlueOperator, ConvergenceError, Estimate, Solver, UnsupportedProblemError, blue
 from tests.helpers.oracles.compare import EPSILON, ROUNDING, Tolerance, largest, wrong_estimates, wrong_variances
 from tests.helpers.oracles.description import Description
-from tests.helpers.oracles.quick import Answer
 from tests.soak.problems import Posed
 
 TOLERANCE = Tolerance(estimate=1e-6, variance=1e-6)
@@ -60,7 +59,6 @@ def judged(
 
 def _asked(posed: Posed, P: BlueOperator, fit: bool, tolerance: Tolerance, proof: bool) -> Outcome:
     invented, reference = posed.invented, posed.invented.reference
-    assert isinstance(reference, Answer)
     x, info = P.apply(invented.y)
     x = x + P.offset
     wrong, floor = [], np.maximum(rounding(posed), ROUNDING * EPSILON * (reference.moved + abs(P.offset)))
@@ -146,7 +144,6 @@ def _wrong_bounds(P: BlueOperator, posed: Posed, estimate: Estimate) -> list[str
 def _wrong_fit(estimate: Estimate, posed: Posed) -> list[str]:
     """Chi-square and its degrees of freedom."""
     expected, fit = posed.invented.reference, estimate.goodness_of_fit(draws=2, rng=0)
-    assert isinstance(expected, Answer)
     wrong = []
     if fit.degrees_of_freedom != expected.degrees_of_freedom:
         wrong.append(f"{fit.degrees_of_freedom} degrees of freedom for {expected.degrees_of_freedom}")

@@ -10,9 +10,8 @@ from scipy import sparse
 
 from constraint_builders import LowRankPlusDiagonal, Problem
 from tests.helpers.oracles.description import Block
-from tests.helpers.oracles.exact import ContradictionError
+from tests.helpers.oracles.exact import ContradictionError, solve
 from tests.helpers.oracles.invent import Invented, Kind, Size, invent
-from tests.helpers.oracles.quick import answer
 
 SIZES = {
     "small": Size(),
@@ -84,7 +83,7 @@ def posed(seed: int, size: str | None = None) -> Iterator[Posed]:
 
 def _tried(number: int, kind: Kind) -> Invented | None:
     try:
-        return invent.__wrapped__(number, kind, answer=answer)
+        return invent.__wrapped__(number, kind)
     except ContradictionError:  # of figures known exactly, which are rounded
         return None
 
@@ -104,7 +103,7 @@ def by_matrix(found: Invented, how: str) -> Iterator[Posed]:
     if not M.size or (A is None if how == "equations" else d.equalities is not None):
         return
     d = replace(d, desired=tuple(Block(b.level, b.factors) for b in d.observed))
-    reference = answer(d, found.y)
+    reference = solve(d, found.y)
     if not reference.determined.all():
         return
     covariance = None if d.covariance is None else sparse.csr_array(d.covariance)

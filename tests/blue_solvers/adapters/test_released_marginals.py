@@ -21,6 +21,7 @@ from blue_solvers.adapters.released_marginals import MeasuredMarginal
 from blue_solvers.operator import estimate
 from constraint_builders import Problem, Schema, Spine, gallery
 from noise_mechanisms.laws import DiscreteGaussian, Rounding
+from tests.helpers.dense_algebra import best
 from tests.helpers.every import cases, every
 from tests.helpers.refused import refuses
 
@@ -82,13 +83,11 @@ def test_the_whole_marginal_in_the_words_of_any_version(query: Any) -> None:
     assert (values == y).all()
 
 
-def best(own: list[LinearMeasurement]) -> tuple[np.ndarray, np.ndarray]:
+def cells_of(own: list[LinearMeasurement]) -> tuple[np.ndarray, np.ndarray]:
     """The estimate of the cells, and its covariance."""
     M = np.concatenate([summed(one.clique)[: np.size(one.noisy_measurement)] for one in own])
     y = np.concatenate([np.ravel(one.noisy_measurement) for one in own])
-    weights = np.repeat([1 / one.stddev**2 for one in own], [np.size(one.noisy_measurement) for one in own])
-    covariance = np.linalg.inv(M.T @ (weights[:, None] * M))
-    return covariance @ M.T @ (weights * y), covariance
+    return best(M, np.repeat([one.stddev**2 for one in own], [np.size(one.noisy_measurement) for one in own]), y)
 
 
 @every("clique", [(), ("race",), ("race", "age"), ("sex", "age", "race")])
@@ -97,7 +96,7 @@ def test_any_marginal_and_its_exact_errors(clique: tuple[str, ...], prefix: bool
     own = measurements()
     if prefix:
         own[1] = LinearMeasurement(own[1].noisy_measurement[:4], ("age", "sex"), 2.0, SelectPrefixQuery(4))
-    cells, covariance = best(own)
+    cells, covariance = cells_of(own)
     table = ExactMarginals(*problem_from_measurements(own, SIZES))
     W = summed(clique)
     shape = tuple(SIZES[name] for name in clique)

@@ -14,6 +14,7 @@ from blue_solvers.results import Result
 from blue_solvers.results.checksums import read_json_object
 from tests.helpers.census_pair import CensusPair, blocks_of, write_pair
 from tests.helpers.census_products import DHC_PERSONS, Product
+from tests.helpers.dense_algebra import best
 from tests.helpers.refused_commands import commands, refusal
 
 BOTH = ["--settings", "pl94_us_persons", "--settings", "dhc_us_persons", "--names", "PL94,DHC"]
@@ -90,12 +91,8 @@ class Dense:
             *(np.eye(4 * blocks)[4 * i + j] for i in EMPTY for j in range(4)),
         ]
         C, c = np.stack(known), np.array([pair.truth().sum(), *np.zeros(4 * len(EMPTY))])
-        start, N = np.linalg.lstsq(C, c, rcond=None)[0], np.linalg.svd(C)[2][len(C) :].T
-        W = np.stack(rows) @ N / np.sqrt(variances)[:, None]
-        inverse = np.linalg.inv(W.T @ W)
-        pulls = W.T @ ((np.array(values) - np.stack(rows) @ start) / np.sqrt(variances))
-        self.covariance = N @ inverse @ N.T
-        self.estimate = (start + N @ inverse @ pulls).reshape(blocks, OF_SEX, OF_ORIGIN)
+        cells, self.covariance = best(np.stack(rows), np.array(variances), np.array(values), (C, c))
+        self.estimate = cells.reshape(blocks, OF_SEX, OF_ORIGIN)
 
     def std_error(self, weights: np.ndarray) -> float:
         """Of a sum with weights (blocks, sex, origin)."""
@@ -346,9 +343,7 @@ def test_what_stands_for_totals_and_for_nothing_is_said_of_every_table(
         assert said in refusal(capsys, *command, *marks)
     assert main([*command, "--total", "first:T", "--suppressed", "second:(D)"]) == 0
     M = np.array([[1, 1], [1, 0], [0, 1], [1, 1], [1, 0]])
-    w = 1 / np.array([100, 36, 36, 100, 36])
-    inverse = np.linalg.inv(M.T @ (w[:, None] * M))
-    people = inverse @ M.T @ (w * [1004, 520, 490, 1010, 515])
+    people, inverse = best(M, np.array([100.0, 36, 36, 100, 36]), np.array([1004.0, 520, 490, 1010, 515]))
     frame = pl.read_csv(out)
     for sex, weights in (("f", [1, 0]), ("m", [0, 1]), ("*", [1, 1])):
         own = np.array(weights)

@@ -9,6 +9,7 @@ import pytest
 from blue_solvers.cli import main
 from constraint_builders.files import read_noisy_measurements, read_settings
 from constraint_builders.files.block_tables import read_places
+from tests.helpers.dense_algebra import best
 from tests.helpers.every import cases, every
 from tests.helpers.refused_commands import commands, refusal
 from tests.helpers.simulated import settings_of, simulate
@@ -42,9 +43,7 @@ def leaves(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Estimates of the detailed cells of the blocks, (10 * 6,), and their covariance, from one dense solve."""
     read = read_noisy_measurements(folder / "release", read_settings(folder / "settings.toml"))
     M = read.problem.marginal_matrix().toarray()
-    W = 1 / read.problem.variances
-    covariance = np.linalg.inv(M.T @ (W[:, None] * M))
-    return covariance @ (M.T @ (W * read.y)), covariance
+    return best(M, read.problem.variances, read.y)
 
 
 def answered(folder: Path, *arguments: str, result: str = "result", suffix: str = "parquet") -> pl.DataFrame:

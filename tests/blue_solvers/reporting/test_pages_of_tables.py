@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from blue_solvers import examples
 from blue_solvers.cli import main
 from constraint_builders.arrays import Float
+from tests.helpers.dense_algebra import best
 from tests.helpers.html_outline import Element, outline
 
 BERKELEY = str(examples.BERKELEY)
@@ -36,9 +37,8 @@ def least_squares(frame: pl.DataFrame) -> tuple[Float, Float]:
     """Estimates of all rows and their covariance, from the labels by dense algebra."""
     cells = [(sex, age) for sex in "ab" for age in "012"]
     M = np.array([[sex in ("*", a) and age in ("*", b) for a, b in cells] for _, sex, age, *_ in frame.iter_rows()])
-    W = np.diag(1 / frame["variance"].to_numpy())
-    covariance = M @ np.linalg.inv(M.T @ W @ M) @ M.T
-    return covariance @ W @ frame["value"].to_numpy(), covariance
+    x, covariance = best(M.astype(float), frame["variance"].to_numpy(), frame["value"].to_numpy())
+    return M @ x, M @ covariance @ M.T
 
 
 def page(tmp_path: Path, frame: pl.DataFrame, *options: str, suffix: str = ".csv") -> Element:

@@ -12,7 +12,6 @@ from tests.helpers.effort import lengths
 from tests.helpers.oracles.compare import Tolerance
 from tests.helpers.oracles.description import Description
 from tests.helpers.oracles.invent import Kind, all_kinds, some_with
-from tests.helpers.oracles.quick import answer
 from tests.soak.__main__ import EVERY
 from tests.soak.judge import judged
 from tests.soak.problems import Posed, RefusedError, by_matrix
@@ -135,7 +134,7 @@ def test_every_solver_on_every_feature(number: int, feature: str) -> None:
     turn = list(FEATURES).index(feature)
     names = (*STRUCTURED, EQUATIONS[turn % 5], EQUATIONS[(turn + 2) % 5]) if number == 1 else EVERY
     for seed in range(number):
-        found = some_with(1_000 * seed, *FEATURES[feature], answer)
+        found = some_with(1_000 * seed, *FEATURES[feature])
         require_right(Posed("tables", found.description.problem(), found), names=names)
 
 
@@ -145,7 +144,7 @@ def test_every_solver_on_matrices(number: int, feature: str) -> None:
     how, kind, wanted = MATRICES[feature]
     tried = 0
     for seed in range(200):
-        found = some_with(50 * seed, kind, wanted, answer)
+        found = some_with(50 * seed, kind, wanted)
         with suppress(RefusedError):
             for posed in by_matrix(found, how):
                 require_right(posed)
@@ -162,7 +161,7 @@ def test_every_solver_over_decades_and_weights(number: int, kind: Kind) -> None:
     """Right, or refused by name, or not called exact; mostly the first."""
     exact = 0
     for seed in range(number):
-        found = some_with(200 + seed, kind, answer=answer)
+        found = some_with(200 + seed, kind)
         try:
             require_right(Posed("tables", found.description.problem(), found), *[tolerance_of(kind)] * 2)
         except NothingExactError:

@@ -13,6 +13,7 @@ from constraint_builders.files.kept_variables import tied_settings
 from tests.helpers.census_files import Block, Written, geocodes
 from tests.helpers.census_housing import write_housing_files
 from tests.helpers.census_products import dhc_households
+from tests.helpers.dense_algebra import best
 
 HOUSEHOLDS = production_settings("dhc_us_units")
 RECODES = [recode for recode in HOUSEHOLDS.schema.recodes if HOUSEHOLDS.schema.names[recode.axis] == "hhtype_dhch"]
@@ -118,12 +119,8 @@ def reference(written: Written) -> tuple[np.ndarray, np.ndarray, dict[tuple[str,
         rows += list(own)
         values += sums.tolist()
         variances += (counts * variance).tolist()
-    M, y, w = np.array(rows), np.array(values), 1 / np.array(variances)
-    particular, null = np.full(15, 2.0), np.linalg.svd(np.ones((1, 15)))[2][1:].T
-    J = null.T @ (M.T * w) @ M @ null
-    inverse = np.linalg.pinv(J, rcond=1e-10)  # nothing tells rent from no rent by Hispanic origin
-    x = particular + null @ inverse @ null.T @ (M.T * w) @ (y - M @ particular)
-    full = null @ inverse @ null.T
+    total = np.ones((1, 15)), np.array([30.0])
+    x, full = best(np.array(rows), np.array(variances), np.array(values), total)
     places = {(level, code): 0 for level, code, _ in written.measured if has_units(written, level, code)}
     return x, full, places
 

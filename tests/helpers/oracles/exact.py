@@ -1,21 +1,21 @@
-"""The BLUE of a described problem to 600 bits, from the description alone: it builds its own M and Sigma.
+"""The BLUE of a described problem in ball arithmetic, from the description alone: it builds its own M and Sigma.
 
-The structure (what exact knowledge fixes, what the measurements determine) is worked out in rational numbers; the least
-squares in ball arithmetic, whose radius says how many digits are right.
+What is determined and what is known exactly is worked out modulo a large prime, over as few unknowns as tables tell
+apart; the least squares, with what is known as constraints, in balls, whose radius says how many digits are right.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
-from itertools import chain
-from typing import Any
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
-from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+from flint import arb, arb_mat, ctx, nmod_mat
 
 from tests.helpers.oracles.description import Description
 
-BITS = 600
+PRIME = (1 << 61) - 1  # a rank modulo a large prime is the rank, unless the prime divides a minor
+BITS = (256, 512, 1024)
+SURE = 1e-12  # relative radius of what is said
 ROUNDING_OF_SUMS = 1e-12  # of the largest figure
 
 
@@ -25,7 +25,7 @@ class ContradictionError(ValueError):
 
 @dataclass(frozen=True)
 class Reference:
-    """What the answer is.
+    """What the answer is, and how well the measurements fit it.
 
     Attributes
     ----------
@@ -36,12 +36,21 @@ class Reference:
     determined : ndarray of bool, (m,)
     largest : float
         Size of a measurement, which rounding is relative to.
+    statistic : float
+        Chi-square of the measurements.
+    degrees_of_freedom : int
+    moved : ndarray, (m,)
+        How far the estimates move, at most, when every number of the description and the data moves by a share of
+        itself, divided by that share.
     """
 
     estimate: np.ndarray
     variances: np.ndarray
     determined: np.ndarray
     largest: float = 0.0
+    statistic: float = 0.0
+    degrees_of_freedom: int = 0
+    moved: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def std_errors(self) -> np.ndarray:
@@ -76,197 +85,228 @@ class Weighed:
     covariance: np.ndarray
 
 
-class _Measured:
-    """Counts by what is free in them: d = start + N z, of which the measurements see the columns J."""
+class _Solved(NamedTuple):
+    """The least squares in balls.
 
-    def __init__(self, description: Description, M: np.ndarray, y: np.ndarray) -> None:
-        v = description.variances
-        exact, self.noisy = np.flatnonzero(v == 0), np.flatnonzero((v > 0) & np.isfinite(v))
-        self.start, self.N = _solutions(*_known(description, M, exact, y))
-        B = rational(M[self.noisy]) * self.N
-        self.echelon, rank = B.rref()
-        self.J = _pivots(self.echelon, rank)
-        base_y = [_q(y[i]) - _dot(M[i], self.start) for i in self.noisy]
-        A = _columns(B, self.J)
-        self.WA = _precision(description, self.noisy)(A)
-        if self.J:
-            self.cov = (_ball(A).transpose() * self.WA).inv()
-            self.moved = self.cov * (_ball(_column(base_y)).transpose() * self.WA).transpose()
+    Attributes
+    ----------
+    estimate, variances : list of arb
+        Of the rows of D.
+    statistic : float
+    moved : ndarray
+    weighed : arb_mat (rows, unknowns)
+        The inverse of the covariance times what is fitted.
+    wanted : arb_mat (m, unknowns of D)
+    spread : arb_mat (m, unknowns)
+        D times the covariance of the unknowns.
+    """
 
-
-_LATEST: list[Any] = []  # what it was made of, and what was made: the same is often asked about other desired tables
-
-
-def _measured(description: Description, y: np.ndarray) -> _Measured:
-    M = description.marginal_matrix()[:, ~description.empty_cells()]
-    others = (*(description.equalities or ()), *([] if description.covariance is None else [description.covariance]))
-    told = [(own.shape, own.tobytes()) for own in (M, description.variances, y, *map(np.asarray, others))]
-    if _LATEST[:1] != [told]:
-        _LATEST[:] = [told, _Measured(description, M, y)]
-    return _LATEST[1]
+    estimate: list[arb]
+    variances: list[arb]
+    statistic: float
+    moved: np.ndarray
+    weighed: arb_mat
+    wanted: arb_mat
+    spread: arb_mat
 
 
-class _Reduced:
-    """What was measured, and the desired cells along what is free."""
+class _Equations:
+    """What was measured and what is known, over the unknowns that these determine, others being given."""
 
     def __init__(self, description: Description, y: np.ndarray) -> None:
-        ctx.prec = BITS
-        self.measured = _measured(description, np.asarray(y, dtype=float))
-        self.D = description.desired_matrix()[:, ~description.empty_cells()]
-        self.ND = rational(self.D) * self.measured.N
-        self.DJ = _ball(_columns(self.ND, self.measured.J))
+        v, self._description = description.variances, description
+        self.noisy, exact = np.flatnonzero((v > 0) & np.isfinite(v)), np.flatnonzero(v == 0)
+        M, D = _told_apart(description.marginal_matrix(), description.desired_matrix(), description.empty_cells())
+        E, b = description.equalities or (np.zeros((0, len(M))), np.zeros(0))
+        self._c = [arb(float(own)) for own in [*y[exact], *b]]
+        known = _stacked(modular(M[exact]), modular(E) * modular(M))
+        both = _stacked(modular(np.unique(M[self.noisy], axis=0)), known)
+        J, self.undetermined = _moved(both, modular(D))
+        fixed = _columns(known, known.nrows(), J)
+        self._independent = _pivots(*fixed.transpose().rref())
+        self.free = _moved(fixed, modular(D[:, J]))[1]
+        self._steep = np.vstack([abs(M[exact]), abs(E) @ abs(M)])[:, J]
+        self._exact, self._equalities, self._M = M[np.ix_(exact, J)], E, M[:, J]
+        self._A, self._D, self._y = M[np.ix_(self.noisy, J)], D[:, J], y[self.noisy]
+        self.degrees_of_freedom = self.noisy.size - (len(J) - len(self._independent))
+
+    def solved(self) -> _Solved:
+        """As many bits as the context has."""
+        C = [*_rows(_balls(self._exact)), *_rows(_balls(self._equalities) * _balls(self._M))]
+        weigh, shared = _precision(self._description, self.noisy)
+        own, D, independent = self._A, self._D, self._independent
+        A = np.block([[own, shared], [np.zeros((shared.shape[1], own.shape[1])), np.eye(shared.shape[1])]])
+        unknowns, rows = A.shape[1], len(independent)
+        balls, wanted = _balls(A), _balls(D)
+        right = _balls(np.append(self._y, np.zeros(shared.shape[1]))[:, None])
+        weighed = weigh(balls)
+        system = [row + [arb(0)] * rows for row in _rows(balls.transpose() * weighed)]
+        for k, row in enumerate(independent):
+            fixed = C[row] + [arb(0)] * (unknowns - D.shape[1])
+            for i in range(unknowns):
+                system[i][unknowns + k] = fixed[i]
+            system.append(fixed + [arb(0)] * rows)
+        moved = weighed.transpose() * right
+        sides = arb_mat([[moved[i, 0]] for i in range(unknowns)] + [[self._c[row]] for row in independent])
+        if not system:
+            none = [arb(0)] * len(D)
+            statistic = _float((right.transpose() * weigh(right))[0, 0])
+            return _Solved(none, none, statistic, np.zeros(len(D)), weighed, wanted, wanted)
+        inverse = arb_mat(system).inv()
+        counts = inverse * sides
+        for row, value in zip(C, self._c, strict=True):
+            if not (sum((a * counts[j, 0] for j, a in enumerate(row) if a != 0), arb(0)) - value).contains(0):
+                raise ContradictionError("no counts satisfy what is known exactly")
+        spread = wanted * _block(inverse, D.shape[1])
+        found = list(zip(_rows(wanted), _rows(spread), D, strict=True))
+        variances = [sum((own[k] * moved[k] for k in np.flatnonzero(row)), arb(0)) for own, moved, row in found]
+        estimate = [sum((own[k] * counts[int(k), 0] for k in np.flatnonzero(row)), arb(0)) for own, _, row in found]
+        inner = _block(counts, unknowns)
+        residuals = right - balls * inner
+        size, pulled = abs(_floats(inner)[:, 0]), _floats(spread)
+        moved = abs(pulled[:, :unknowns] @ _floats(weighed).T) @ (abs(_floats(right)[:, 0]) + abs(A) @ size)
+        given = abs(np.array([_float(self._c[row]) for row in independent]))
+        given += (self._steep @ size[: D.shape[1]])[independent]
+        moved += abs(pulled[:, unknowns:]) @ given
+        statistic = _float((residuals.transpose() * weigh(residuals))[0, 0])
+        return _Solved(estimate, variances, statistic, moved, weighed, wanted, _columns_of(spread, unknowns))
 
 
 def solve(description: Description, y: np.ndarray) -> Reference:
-    """Estimate and variances of the desired cells.
+    """Estimate, variances and fit.
 
     Raises
     ------
     ContradictionError
         If exact values, equalities and zeros contradict one another.
     """
-    r = _Reduced(description, y)
-    own, J = r.measured, r.measured.J
-    base_D = [_dot(row, own.start) for row in r.D]
-    if J:
-        moved_by = r.DJ * own.moved
-        estimate = [_mid(moved_by[i, 0] + arb(base_D[i])) for i in range(r.D.shape[0])]
-        DC = r.DJ * own.cov
-        variances = [
-            _mid(sum((DC[i, k] * r.DJ[i, k] for k in range(len(J))), arb(0))) if any(r.ND[i, j] for j in J) else 0.0
-            for i in range(r.D.shape[0])
-        ]
-    else:
-        estimate, variances = [float(Fraction(int(q.p), int(q.q))) for q in base_D], [0.0] * r.D.shape[0]
-    determined = ~np.array(_moved_by_the_undetermined(own.echelon, r.ND, J), dtype=bool)
-    known = [np.where(determined, values, np.nan) for values in (estimate, variances)]
-    return Reference(*known, determined, float(abs(np.nan_to_num(y)).max(initial=0.0)))
+    own, before = _Equations(description, y), ctx.prec
+    free, undetermined = own.free, own.undetermined
+    try:
+        for ctx.prec in BITS:
+            found = own.solved()
+            if all(_is_sure(v) for v, may in zip(found.variances, free & ~undetermined, strict=True) if may):
+                break
+        else:
+            raise ArithmeticError("balls are too wide: more bits")
+    finally:
+        ctx.prec = before
+    return Reference(
+        np.where(undetermined, np.nan, [_float(value) for value in found.estimate]),
+        np.where(undetermined, np.nan, np.where(free, [_float(value) for value in found.variances], 0.0)),
+        ~undetermined,
+        float(abs(np.nan_to_num(y)).max(initial=0.0)),
+        found.statistic,
+        own.degrees_of_freedom,
+        found.moved,
+    )
 
 
 def weigh(description: Description, y: np.ndarray, V: np.ndarray) -> Weighed:
-    """The same of functionals V, (m, K), of desired cells that are all determined."""
-    r = _Reduced(description, y)
-    weights, covariance = np.zeros((description.variances.size, V.shape[1])), np.zeros((r.D.shape[0], V.shape[1]))
-    own = r.measured
-    if own.J:
-        pulled = own.cov * (r.DJ.transpose() * _ball(rational(V)))
-        weights[own.noisy] = _mids(own.WA * pulled)
-        covariance = _mids(r.DJ * pulled)
+    """What the estimate makes of functionals V, (m, K), of desired cells that are all determined."""
+    own, before = _Equations(description, y), ctx.prec
+    weights = np.zeros((description.variances.size, V.shape[1]))
+    try:
+        ctx.prec = BITS[1]
+        found = own.solved()
+        pulled = found.spread.transpose() * _balls(V)
+        weights[own.noisy] = _floats(found.weighed * pulled)[: own.noisy.size]
+        covariance = _floats(found.wanted * _block(pulled, found.wanted.ncols()))
+    finally:
+        ctx.prec = before
     return Weighed(weights, covariance)
 
 
-def _mids(matrix: arb_mat) -> np.ndarray:
-    return np.array([_mid(value) for value in matrix.entries()]).reshape(matrix.nrows(), matrix.ncols())
+def _told_apart(M: np.ndarray, D: np.ndarray, empty: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of cells that may hold something, one for all that no table tells apart."""
+    columns = np.unique(np.vstack([M, D])[:, ~empty].T, axis=0).T
+    return columns[: len(M)], columns[len(M) :]
 
 
-def _q(value: float) -> fmpq:
-    return fmpq(*float(value).as_integer_ratio())
-
-
-def _mid(value: arb) -> float:
-    return float(value.mid())
-
-
-def rational(matrix: np.ndarray) -> fmpq_mat:
+def modular(matrix: np.ndarray) -> nmod_mat:
+    """Of finite fractions of twos, as doubles are."""
     values = np.asarray(matrix, dtype=float).ravel().tolist()
-    distinct = {value: _q(value) for value in set(values)}  # of 0 and 1 nearly always
-    return fmpq_mat(*matrix.shape, [distinct[value] for value in values])
+    ratios = {value: value.as_integer_ratio() for value in set(values)}
+    own = {value: over * pow(under, -1, PRIME) % PRIME for value, (over, under) in ratios.items()}
+    return nmod_mat(*matrix.shape, [own[value] for value in values], PRIME)
 
 
-def _known(description: Description, M: np.ndarray, exact: np.ndarray, y: np.ndarray) -> tuple[fmpq_mat, list[fmpq]]:
-    """Equations C d = right of everything known exactly."""
-    C = rational(M[exact])
-    right = [_q(value) for value in y[exact]]
-    if description.equalities is not None:
-        E, b = description.equalities
-        EM = rational(E) * rational(M)
-        C = fmpq_mat(C.nrows() + EM.nrows(), M.shape[1], [*C.entries(), *EM.entries()])
-        right += [_q(value) for value in b]
-    return C, right
+def _stacked(above: nmod_mat, below: nmod_mat) -> nmod_mat:
+    return nmod_mat(above.nrows() + below.nrows(), above.ncols(), [*above.entries(), *below.entries()], PRIME)
 
 
-def _solutions(C: fmpq_mat, right: list[fmpq]) -> tuple[list[fmpq], fmpq_mat]:
-    """A particular solution and a basis of the differences, as columns."""
-    rows, columns = C.nrows(), C.ncols()
-    if not rows:
-        return [fmpq(0)] * columns, _identity(columns)
-    entries = C.entries()
-    lines = ([*entries[i * columns : (i + 1) * columns], right[i]] for i in range(rows))
-    augmented = fmpq_mat(rows, columns + 1, list(chain.from_iterable(lines)))
-    reduced, rank = augmented.rref()
-    pivots = _pivots(reduced, rank)
-    if columns in pivots:
-        raise ContradictionError("no counts satisfy what is known exactly")
-    start = [fmpq(0)] * columns
-    for i, j in enumerate(pivots):
-        start[j] = reduced[i, columns]
-    free = sorted(set(range(columns)) - set(pivots))
-    N = fmpq_mat(columns, len(free))
-    for k, j in enumerate(free):
-        N[j, k] = fmpq(1)
-        for i, pivot in enumerate(pivots):
-            N[pivot, k] = -reduced[i, j]
-    return start, N
+def _columns(matrix: nmod_mat, rows: int, chosen: list[int]) -> nmod_mat:
+    entries, own = matrix.entries(), range(rows)
+    return nmod_mat(rows, len(chosen), [entries[i * matrix.ncols() + j] for i in own for j in chosen], PRIME)
 
 
-def _identity(size: int) -> fmpq_mat:
-    identity = fmpq_mat(size, size)
-    for i in range(size):
-        identity[i, i] = fmpq(1)
-    return identity
+def _block(matrix: arb_mat, rows: int) -> arb_mat:
+    """The first rows."""
+    return arb_mat(rows, matrix.ncols(), matrix.entries()[: rows * matrix.ncols()])
 
 
-def _columns(matrix: fmpq_mat, columns: list[int]) -> fmpq_mat:
-    entries, width = matrix.entries(), matrix.ncols()
-    starts = range(0, len(entries), width) if width else ()
-    return fmpq_mat(matrix.nrows(), len(columns), [entries[i + j] for i in starts for j in columns])
+def _columns_of(matrix: arb_mat, columns: int) -> arb_mat:
+    """The first columns."""
+    return _block(matrix.transpose(), columns).transpose()
 
 
-def _column(values: list[fmpq]) -> fmpq_mat:
-    return fmpq_mat(len(values), 1, values)
+def _rows(matrix: arb_mat) -> list[list[arb]]:
+    entries, columns = matrix.entries(), matrix.ncols()
+    return [entries[i * columns : (i + 1) * columns] for i in range(matrix.nrows())]
 
 
-def _dot(row: np.ndarray, values: list[fmpq]) -> fmpq:
-    return sum((_q(a) * value for a, value in zip(row, values, strict=True) if a), fmpq(0))
-
-
-def _pivots(echelon: fmpq_mat, rank: int) -> list[int]:
-    """The column of the first entry of each row that is not 0: independent columns of what was reduced."""
-    pivots, j = [], 0
+def _pivots(echelon: nmod_mat, rank: int) -> list[int]:
+    found, j = [], 0
     for i in range(rank):
-        while not echelon[i, j]:
+        while not int(echelon[i, j]):
             j += 1
-        pivots.append(j)
-    return pivots
+        found.append(j)
+        j += 1
+    return found
 
 
-def _moved_by_the_undetermined(echelon: fmpq_mat, ND: fmpq_mat, J: list[int]) -> list[bool]:
-    """Which desired cells change along directions that no measurement sees."""
-    pivots = set(J)
-    free = [j for j in range(ND.ncols()) if j not in pivots]
-    if not free:
-        return [False] * ND.nrows()
-    # the null vector of free column j has 1 there and -echelon[., j] at the pivots
-    seen = fmpq_mat(len(J), len(free), [echelon[k, j] for k in range(len(J)) for j in free])
-    moved = (_columns(ND, free) - _columns(ND, J) * seen).entries()
-    return [any(moved[i : i + len(free)]) for i in range(0, len(moved), len(free))]
+def _moved(equations: nmod_mat, D: nmod_mat) -> tuple[list[int], np.ndarray]:
+    """Columns that the equations determine, others being given; and which rows of D change with these others."""
+    echelon, rank = equations.rref()
+    J = _pivots(echelon, rank)
+    others = sorted(set(range(equations.ncols())) - set(J))
+    if not others:
+        return J, np.zeros(D.nrows(), dtype=bool)
+    change = _columns(D, D.nrows(), others)
+    if J:
+        change = change - _columns(D, D.nrows(), J) * _columns(echelon, rank, others)
+    entries = np.array([int(own) != 0 for own in change.entries()]).reshape(D.nrows(), len(others))
+    return J, entries.any(axis=1)
 
 
-def _ball(matrix: fmpq_mat) -> arb_mat:
-    return arb_mat(matrix)
+def _precision(description: Description, noisy: np.ndarray) -> tuple[Callable[[arb_mat], arb_mat], np.ndarray]:
+    """What multiplies by the inverse of the covariance, and the low-rank correlated noise as columns."""
+    if description.covariance is not None and description.shared is None:
+        Sigma = _balls(description.covariance[np.ix_(noisy, noisy)])
+        return (lambda V: Sigma.solve(V) if noisy.size else V), np.zeros((noisy.size, 0))
+    own, shared = (description.variances, np.zeros((description.variances.size, 0)))
+    own, shared = description.shared or (own, shared)
+    weights = [1 / arb(float(value)) for value in own[noisy]] + [arb(1)] * shared.shape[1]
+
+    def scaled(V: arb_mat) -> arb_mat:
+        entries, columns = V.entries(), V.ncols()
+        return arb_mat(V.nrows(), columns, [weights[i // columns] * own for i, own in enumerate(entries)])
+
+    return scaled, shared[noisy]
 
 
-def _precision(description: Description, noisy: np.ndarray) -> Callable[[fmpq_mat], arb_mat]:
-    """Sigma^-1 times a matrix over the noisy cells."""
-    if description.covariance is None:
-        v = description.variances
-        weights = [1 / arb(float(v[i])) for i in noisy]
+def _balls(matrix: np.ndarray) -> arb_mat:
+    return arb_mat(*matrix.shape, [arb(value) for value in np.asarray(matrix, dtype=float).ravel().tolist()])
 
-        def scaled(A: fmpq_mat) -> arb_mat:
-            entries, width = A.entries(), max(A.ncols(), 1)
-            return arb_mat(A.nrows(), A.ncols(), [weights[i // width] * arb(own) for i, own in enumerate(entries)])
 
-        return scaled
-    Sigma = description.covariance[np.ix_(noisy, noisy)]
-    inverse = arb_mat(*Sigma.shape, [arb(float(value)) for value in Sigma.ravel()]).inv()
-    return lambda A: inverse * _ball(A)
+def _float(value: arb) -> float:
+    """The middle, and 0 where that is within the radius."""
+    return 0.0 if value.is_finite() and value.contains(0) else float(value.mid())
+
+
+def _floats(matrix: arb_mat) -> np.ndarray:
+    return np.array([_float(value) for value in matrix.entries()]).reshape(matrix.nrows(), matrix.ncols())
+
+
+def _is_sure(value: arb) -> bool:
+    return bool(value > 0) and float(value.rad()) <= SURE * _float(value)

@@ -89,7 +89,6 @@ def invent(
     seed: int,
     kind: Kind = Kind(),
     wanted: Callable[[Description], bool] = lambda described: True,
-    answer: Callable[[Description, np.ndarray], Reference] = solve,
 ) -> Invented | None:
     """The problem of a seed, or None where it is not `wanted` or the seed leads to nothing that can be estimated."""
     rng = np.random.default_rng(seed)
@@ -121,7 +120,7 @@ def invent(
     if not wanted(described):  # before the answer is worked out, which takes longest
         return None
     y = _measure(rng, described, truth)
-    desired, reference = _desired(rng, described, y, answer, kind.turned)
+    desired, reference = _desired(rng, described, y, kind.turned)
     if not desired:
         return None
     y.flags.writeable = truth.flags.writeable = False  # tests share it
@@ -132,10 +131,9 @@ def some_with(
     seed: int,
     kind: Kind,
     wanted: Callable[[Description], bool] = lambda described: True,
-    answer: Callable[[Description, np.ndarray], Reference] = solve,
 ) -> Invented:
     """The first of a seed and those after it that is `wanted` and that the package takes as a problem."""
-    for found, _ in taken(range(seed, seed + 1000), kind, wanted, answer):
+    for found, _ in taken(range(seed, seed + 1000), kind, wanted):
         return found
     raise AssertionError("no invention is wanted")
 
@@ -144,11 +142,10 @@ def taken(
     seeds: Iterable[int],
     kind: Kind,
     wanted: Callable[[Description], bool] = lambda described: True,
-    answer: Callable[[Description, np.ndarray], Reference] = solve,
 ) -> Iterator[tuple[Invented, Problem]]:
     """Of the inventions of some seeds those that are `wanted` and that the package takes as a problem, and this."""
     for seed in seeds:
-        found, problem = invent(seed, kind, wanted, answer), None
+        found, problem = invent(seed, kind, wanted), None
         if found is not None:
             with suppress(ValueError):  # what equalities alone determine is refused
                 problem = found.description.problem()
@@ -357,7 +354,6 @@ def _desired(
     rng: np.random.Generator,
     d: Description,
     y: np.ndarray,
-    solved: Callable[[Description, np.ndarray], Reference],
     turned: bool = False,
 ) -> tuple[tuple[Block, ...], Reference]:
     """Tables all of whose cells are determined: the observed ones if they are, and others."""
@@ -368,7 +364,7 @@ def _desired(
         pool = [replace(b, factors=tuple(orders.permutation(b.factors).tolist())) for b in pool]
     unique = {(b.level, frozenset(b.factors)): b for b in pool}
     candidates = tuple(unique.values())
-    answer = solved(replace(d, desired=candidates), y)
+    answer = solve(replace(d, desired=candidates), y)
     sizes = [d.members(b.level).size * prod(d.shape(b.factors)) for b in candidates]
     cuts = np.cumsum([0, *sizes])
     kept = [i for i in range(len(candidates)) if answer.determined[cuts[i] : cuts[i + 1]].all()]

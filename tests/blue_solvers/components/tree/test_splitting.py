@@ -23,7 +23,6 @@ from blue_solvers.components.tree.tree_plan import TreePlan
 from tests.helpers.effort import examples
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.invent import Kind, some_with
-from tests.helpers.oracles.quick import answer
 from tests.helpers.partitioned import assert_same, streamed
 
 CUTS = st.tuples(st.sampled_from([1, 4, 8, 64]), st.sampled_from([0, 200]))
@@ -60,7 +59,7 @@ def without_zeros(own: Description) -> bool:
 def invented(seed: int) -> Description:
     """Half of the problems have structural zeros; all cells of every geounit are wanted, and what was drawn."""
     kind = Kind(equalities=False, exact=False, decades=3.0, nested=True)
-    found = some_with(seed, kind, without_zeros if seed % 2 else with_zeros, answer).description
+    found = some_with(seed, kind, without_zeros if seed % 2 else with_zeros).description
     whole = tuple(Block(level, tuple(found.sizes)) for level in range(int(found.level.max()) + 1))
     others = tuple(own for own in found.desired if own.factors != tuple(found.sizes))
     return replace(found, desired=tuple(sorted((*whole, *others), key=lambda own: own.level)))
