@@ -1,6 +1,8 @@
 """Products that count some people alone: occupied units and households by their householders, beside dense algebra."""
 
+from collections.abc import Callable
 from itertools import product as each
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import given
@@ -19,21 +21,12 @@ from tests.helpers.every import cases
 from tests.helpers.refused import refuses
 
 BLOCKS = ["a", "b", "c", "d", "e"]
-SHAPE = (4, 2, 3, 2)  # relationship, sex, race, and tenure, which tells something of householders alone
-GROUP, PAIR = np.array([0, 0, 1, 2]), np.array([0, 1, 1])
-MAPS = {
-    "relgq": (0, np.arange(4)),
-    "group": (0, GROUP),
-    "householder": (0, np.array([0, 0, 1, 1])),
-    "sex": (1, np.arange(2)),
-    "race": (2, np.arange(3)),
-    "pair": (2, PAIR),
-    "tenure": (3, np.arange(2)),
-}
-PERSONS = Schema({"relgq": 4, "sex": 2, "race": 3}, recodes={"relgq": {"group": GROUP.tolist()}})
+GROUP, PAIR = [0, 0, 1, 2], [0, 1, 1]
+RECODED = {"group": ("relgq", GROUP), "pair": ("race", PAIR), "state": ("h1", [0, 1, 1, 0])}
+PERSONS = Schema({"relgq": 4, "sex": 2, "race": 3}, recodes={"relgq": {"group": GROUP}})
 FINER = Schema(
     {"relgq": 4, "sex": 2, "race": 3, "tenure": 2},
-    recodes={"relgq": {"householder": ["yes", "yes", "no", "no"]}, "race": {"pair": PAIR.tolist()}},
+    recodes={"relgq": {"householder": ["yes", "yes", "no", "no"]}, "race": {"pair": PAIR}},
 )
 HOUSEHOLDS = Schema({"sex": 2, "pair": 2, "tenure": 2})
 OF_PERSONS = ["total", "relgq", "group", "relgq * sex", "group * race", "race", "sex * race", "relgq * sex * race"]
@@ -41,85 +34,137 @@ OF_HOUSEHOLDS = ["total", "tenure", "tenure * sex", "sex * pair", "sex * pair * 
 ONLY = {"households": {"householder": ["yes"]}}
 
 
-def cells(table: str, householders: bool = False) -> np.ndarray:
-    """The 0/1 matrix of a table of one block, cells in the order of its name."""
-    own = [MAPS[factor] for factor in table.split(" * ")] if table != "total" else []
-    levels = np.indices(SHAPE).reshape(4, -1)
-    counted = (levels[0] < 2) if householders else np.ones(levels.shape[1], bool)
-    rows = []
-    for cell in each(*(range(int(groups.max()) + 1) for _, groups in own)):
-        flags = counted.copy()
-        for (axis, groups), label in zip(own, cell, strict=True):
-            flags &= groups[levels[axis]] == label
-        rows.append(flags.astype(float))
-    return np.array(rows)
+UNITS = Schema(
+    {"h1": ["to let", "owned", "rented", "derelict"], "rooms": 2},
+    recodes={"h1": {"state": ["vacant", "occupied", "occupied", "vacant"]}},
+)
+PEOPLE = Schema({"relgq": 4, "sex": 2}, recodes={"relgq": {"group": GROUP}})
+UNIT_TABLES = ["total", "h1", "state", "rooms", "h1 * rooms", "state * rooms"]
+PERSON_TABLES = ["total", "relgq", "group", "sex", "relgq * sex"]
+OVER_BOTH = Schema(
+    {"relgq": 4, "sex": 2, "h1": ["to let", "owned", "rented", "derelict"], "rooms": 2},
+    recodes={"relgq": {"group": GROUP, "householder": ["yes", "yes", "no", "no"]}},
+)
+# Of a block: householders by relationship, sex, h1 and rooms; other persons by relationship and sex; vacant units.
+THINGS = [
+    *({"relgq": r, "sex": s, "h1": h, "rooms": m} for r, s, h, m in each((0, 1), (0, 1), (1, 2), (0, 1))),
+    *({"relgq": r, "sex": s} for r, s in each((2, 3), (0, 1))),
+    *({"h1": h, "rooms": m} for h, m in each((0, 3), (0, 1))),
+]
+SIZES = {"relgq": 4, "group": 3, "sex": 2, "race": 3, "pair": 2, "tenure": 2, "h1": 4, "state": 2, "rooms": 2}
+Thing = dict[str, int]
 
 
-def stacked(names: tuple, layers: dict[str, np.ndarray], householders: bool) -> np.ndarray:
-    rows = []
-    for level, table in names:
-        held = np.equal.outer(np.unique(layers[level]), layers[level]).astype(float)
-        rows.append(np.kron(held, cells(table, householders)))
-    return np.vstack(rows)
+class Product(NamedTuple):
+    """What it counts, the tables that it may measure and the one that it does, the variable of empty cells."""
+
+    schema: Schema
+    counts: Callable[[Thing], bool]
+    tables: list[str]
+    always: str
+    empty: str = ""
+
+
+class Kind(NamedTuple):
+    """What there is in a block, the products of it by name, and how they are tied."""
+
+    things: list[Thing]
+    products: dict[str, Product]
+    ties: dict[str, Any]
+
+
+KINDS = {
+    "occupied units are householders": Kind(
+        [dict(zip(("relgq", "sex", "race", "tenure"), own, strict=True)) for own in np.ndindex(4, 2, 3, 2)],
+        {
+            "persons": Product(PERSONS, lambda own: True, OF_PERSONS, "relgq * sex * race", "relgq"),
+            "households": Product(HOUSEHOLDS, lambda own: own["relgq"] < 2, OF_HOUSEHOLDS, "sex * pair * tenure"),
+        },
+        {"schema": FINER, "only": ONLY},
+    ),
+    "vacant ones are counted beside": Kind(
+        THINGS,
+        {
+            "persons": Product(PEOPLE, lambda own: "relgq" in own, PERSON_TABLES, "relgq * sex"),
+            "units": Product(UNITS, lambda own: "h1" in own, UNIT_TABLES, "h1 * rooms", "h1"),
+        },
+        {"schema": OVER_BOTH, "only": {"units": {"householder": ["yes"]}}, "beside": {"units": {"state": ["vacant"]}}},
+    ),
+}
+
+
+def cells(table: str, things: list[Thing], counts: Callable[[Thing], bool]) -> np.ndarray:
+    """The 0/1 matrix of a table of one block over what there is, cells in the order of its name."""
+
+    def label(own: Thing, factor: str) -> int | None:
+        variable, groups = RECODED.get(factor, (factor, range(9)))
+        return groups[own[variable]] if variable in own else None
+
+    names = [] if table == "total" else table.split(" * ")
+    rows = each(*(range(SIZES[name]) for name in names))
+    return np.array(
+        [[counts(own) and [label(own, name) for name in names] == [*row] for own in things] for row in rows]
+    )
 
 
 def some(rng: np.random.Generator, tables: list[str], always: str) -> list[str]:
     return [table for table in tables if rng.random() < 0.4 or table == always]
 
 
-@examples(60, 3)
-@given(seed=st.integers(0, 100_000), with_zeros=st.booleans(), with_equality=st.booleans())
-def test_beside_dense_least_squares(seed: int, with_zeros: bool, with_equality: bool) -> None:
-    rng = np.random.default_rng(seed)
-    truth = rng.poisson(6, (len(BLOCKS), *SHAPE)).astype(float)
-    known, places = [], []
-    for _ in range(2):
+@examples(100, 8)
+@given(
+    seed=st.integers(0, 100_000),
+    with_zeros=st.booleans(),
+    with_equality=st.booleans(),
+    things=st.sampled_from(sorted(KINDS)),
+)
+def test_beside_dense_least_squares(seed: int, with_zeros: bool, with_equality: bool, things: str) -> None:
+    rng, kind = np.random.default_rng(seed), KINDS[things]
+    truth = rng.poisson(6, (len(BLOCKS), len(kind.things))).astype(float)
+    problems, M, D, known = [], [], [], []
+    for own in kind.products.values():
         order = rng.permutation(len(BLOCKS))
-        places.append((order, {"Tract": rng.integers(0, 2, len(BLOCKS)), "Block": np.arange(len(BLOCKS))}))
-    problems, M, D = [], [], []
-    for i, (schema, tables, always) in enumerate(
-        ((PERSONS, OF_PERSONS, "relgq * sex * race"), (HOUSEHOLDS, OF_HOUSEHOLDS, "sex * pair * tenure"))
-    ):
-        order, layers = places[i]
-        areas = Areas([BLOCKS[j] for j in order], {name: own[order] for name, own in layers.items()})
+        layers = {"Tract": rng.integers(0, 2, len(BLOCKS)), "Block": np.arange(len(BLOCKS))}
+        areas = Areas([BLOCKS[j] for j in order], {name: labels[order] for name, labels in layers.items()})
         observed = {
-            level: {table: float(rng.choice([0.5, 1, 4])) for table in some(rng, tables, always)} for level in layers
+            level: {table: float(rng.choice([0.5, 1, 4])) for table in some(rng, own.tables, own.always)}
+            for level in layers
         }
         if rng.random() < 0.5:
             observed["Tract"]["total"] = 0.0
-        desired = {level: some(rng, tables, "total") for level in layers}
         zeros = None
-        if with_zeros and i == 0:
+        if with_zeros and own.empty:
             empty = rng.random((len(BLOCKS), 4)) < 0.2  # blocks in their own order, as areas are by label
-            truth[empty] = 0
-            zeros = {("Block", "relgq"): empty}
-            known += [np.kron(np.eye(20)[j], np.eye(12)[k]) for j in np.flatnonzero(empty) for k in range(12)]
-        problems.append(Problem(schema, observed, desired, areas=areas, zeros=zeros))
-        layers = {name: np.unique(own, return_inverse=True)[1] for name, own in layers.items()}
-        M.append(stacked(problems[-1].observed.names, layers, i == 1))
-        D.append(stacked(problems[-1].desired.names, layers, i == 1))
+            zeros = {("Block", own.empty): empty}
+            for block, label in np.argwhere(empty):
+                for k in [k for k, thing in enumerate(kind.things) if thing.get(own.empty) == label]:
+                    known.append(np.kron(np.eye(len(BLOCKS))[block], np.eye(len(kind.things))[k]))
+                    truth[block, k] = 0
+        desired = {level: some(rng, own.tables, "total") for level in layers}
+        problems.append(Problem(own.schema, observed, desired, areas=areas, zeros=zeros))
+        for names, kept in ((problems[-1].observed.names, M), (problems[-1].desired.names, D)):
+            held = {level: np.equal.outer(np.unique(labels), labels) for level, labels in layers.items()}
+            kept.append(np.vstack([np.kron(held[lv], cells(table, kind.things, own.counts)) for lv, table in names]))
     if with_equality:
         row = np.zeros((1, problems[0].observed.size))
         row[0, [1, 4, -1]] = 1.0, 1.0, -2.0
         problems[0] = problems[0].replace(equalities=(sparse.csr_array(row), row @ M[0] @ truth.ravel()))
         known.append((row @ M[0])[0])
-    values = [own @ truth.ravel() for own in M]
-    together = joint(*problems, names=["persons", "households"], schema=FINER, only=ONLY)
+    together = joint(*problems, names=[*kind.products], **kind.ties)
     v = np.concatenate([own.variances for own in problems])
     np.testing.assert_array_equal(together.variances, v)
-    y = np.concatenate(values) + np.sqrt(v) * rng.standard_normal(v.size)
-    whole, wanted = np.vstack(M), np.vstack(D)
-    C = np.array(known) if known else None
-    expected, variances = least_squares(whole, v, y, wanted, None if C is None else (C, C @ truth.ravel()))
+    whole, C = np.vstack(M), np.array(known).reshape(len(known), truth.size)
+    y = whole @ truth.ravel() + np.sqrt(v) * rng.standard_normal(v.size)
+    expected, variances = least_squares(whole, v, y, np.vstack(D), (C, C @ truth.ravel()))
     P = blue(together)
     assert P.info.exact
     assert with_equality or P.info.solver in ("areas", "two_pass")
-    order = positions(together, problems, ("persons", "households"))
+    order = positions(together, problems, tuple(kind.products))
     np.testing.assert_allclose((P @ y + P.offset)[order], expected, atol=1e-6)
     np.testing.assert_allclose(P.variances()[order], variances, atol=1e-7)
 
 
-def positions(together: Problem, problems: list[Problem], names: tuple[str, str]) -> np.ndarray:
+def positions(together: Problem, problems: list[Problem], names: tuple[str, ...]) -> np.ndarray:
     """Where the cells that the problems desire, one after another, are in the joint layout."""
     found = []
     for problem, name in zip(problems, names, strict=True):
@@ -240,94 +285,6 @@ def test_what_does_not_fit_is_refused_by_name(only: dict, desired: object, said:
     persons = Problem(PERSONS, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
     households = Problem(HOUSEHOLDS, {"Block": {"sex": 1.0}}, areas=tracts())
     refuses(said, joint, persons, households, names=["persons", "households"], schema=FINER, only=only, desired=desired)
-
-
-UNITS = Schema(
-    {"h1": ["to let", "owned", "rented", "derelict"], "rooms": 2},
-    recodes={"h1": {"state": ["vacant", "occupied", "occupied", "vacant"]}},
-)
-PEOPLE = Schema({"relgq": 4, "sex": 2}, recodes={"relgq": {"group": GROUP.tolist()}})
-UNIT_TABLES = ["total", "h1", "state", "rooms", "h1 * rooms", "state * rooms"]
-PERSON_TABLES = ["total", "relgq", "group", "sex", "relgq * sex"]
-OVER_BOTH = Schema(
-    {"relgq": 4, "sex": 2, "h1": ["to let", "owned", "rented", "derelict"], "rooms": 2},
-    recodes={"relgq": {"group": GROUP.tolist(), "householder": ["yes", "yes", "no", "no"]}},
-)
-# Of a block: householders by relationship, sex, h1 and rooms; other persons by relationship and sex; vacant units.
-THINGS = [
-    *({"relgq": r, "sex": s, "h1": h, "rooms": m} for r, s, h, m in each((0, 1), (0, 1), (1, 2), (0, 1))),
-    *({"relgq": r, "sex": s} for r, s in each((2, 3), (0, 1))),
-    *({"h1": h, "rooms": m} for h, m in each((0, 3), (0, 1))),
-]
-RECODED = {"group": ("relgq", GROUP), "state": ("h1", np.array([0, 1, 1, 0]))}
-
-
-def things(table: str, counted_by: str) -> np.ndarray:
-    """The 0/1 matrix of a table of one block that counts what has a variable."""
-    names = [] if table == "total" else table.split(" * ")
-    sizes = {"relgq": 4, "group": 3, "sex": 2, "h1": 4, "state": 2, "rooms": 2}
-    rows = []
-    for cell in each(*(range(sizes[name]) for name in names)):
-        row = []
-        for own in THINGS:
-            held = counted_by in own
-            for name, label in zip(names, cell, strict=True):
-                variable, groups = RECODED.get(name, (name, np.arange(9)))
-                held = held and variable in own and groups[own[variable]] == label
-            row.append(float(held))
-        rows.append(row)
-    return np.array(rows)
-
-
-@examples(40, 5)
-@given(seed=st.integers(0, 100_000), with_zeros=st.booleans())
-def test_units_that_are_vacant_are_counted_beside(seed: int, with_zeros: bool) -> None:
-    """Persons and housing units over areas that cross; occupied units, by tenure, are householders."""
-    rng = np.random.default_rng(seed)
-    truth = rng.poisson(5, (len(BLOCKS), len(THINGS))).astype(float)
-    problems, M, D, known = [], [], [], []
-    for schema, tables, always, by in (
-        (PEOPLE, PERSON_TABLES, "relgq * sex", "relgq"),
-        (UNITS, UNIT_TABLES, "h1 * rooms", "h1"),
-    ):
-        layers = {"Tract": rng.integers(0, 2, len(BLOCKS)), "Block": np.arange(len(BLOCKS))}
-        observed = {
-            level: {table: float(rng.choice([0.5, 1, 4])) for table in some(rng, tables, always)} for level in layers
-        }
-        zeros = None
-        if with_zeros and by == "h1":
-            empty = rng.random((len(BLOCKS), 4)) < 0.2
-            zeros = {("Block", "h1"): empty}
-            for block, label in np.argwhere(empty):
-                for k, own in enumerate(THINGS):
-                    if own.get("h1") == label:
-                        known.append(np.kron(np.eye(len(BLOCKS))[block], np.eye(len(THINGS))[k]))
-                        truth[block, k] = 0
-        desired = {level: some(rng, tables, "total") for level in layers}
-        problems.append(Problem(schema, observed, desired, areas=Areas(BLOCKS, layers), zeros=zeros))
-        for names, rows in ((problems[-1].observed.names, M), (problems[-1].desired.names, D)):
-            for level, table in names:
-                own = np.unique(layers[level], return_inverse=True)[1]
-                held = np.equal.outer(np.arange(own.max() + 1), own).astype(float)
-                rows.append(np.kron(held, things(table, by)))
-    together = joint(
-        *problems,
-        names=["persons", "units"],
-        schema=OVER_BOTH,
-        only={"units": {"householder": ["yes"]}},
-        beside={"units": {"state": ["vacant"]}},
-    )
-    v = np.concatenate([own.variances for own in problems])
-    np.testing.assert_array_equal(together.variances, v)
-    whole, wanted = np.vstack(M), np.vstack(D)
-    y = whole @ truth.ravel() + np.sqrt(v) * rng.standard_normal(v.size)
-    none = (np.array(known), np.zeros(len(known))) if known else None
-    expected, variances = least_squares(whole, v, y, wanted, none)
-    P = blue(together)
-    assert P.info.exact
-    order = positions(together, problems, ("persons", "units"))
-    np.testing.assert_allclose((P @ y + P.offset)[order], expected, atol=1e-6)
-    np.testing.assert_allclose(P.variances()[order], variances, atol=1e-7)
 
 
 @cases(

@@ -16,6 +16,7 @@ from blue_solvers.operator import BlueOperator
 from blue_solvers.testing import dot_test
 from constraint_builders import Problem, Schema, Spine
 from constraint_builders.compiled import CompiledLoop
+from tests.helpers.exact_reference import marginal_rows
 from tests.helpers.spines import SCHEMA, TABLES
 
 SPINE = Spine([-1, 0, 0, 1, 1, 2, 2, 2, 1, 2], ["State"] + ["County"] * 2 + ["Block"] * 7)
@@ -23,7 +24,6 @@ COUNTIES = np.array([1, 1, 2, 2, 2, 1, 2])  # of the blocks
 INSIDE = {"State": np.ones((1, 7)), "County": (COUNTIES == [[1], [2]]) * 1.0, "Block": np.eye(7)}
 RECODES = {"b": {"g": [1, 0, 1, 0, 1], "h": [0, 0, 1, 1, 2]}, "a": {"q": [1, 0, 1]}}
 DISORDERED = Schema({"a": 3, "b": 5, "c": 2}, recodes=RECODES)
-RECODES_IN_ORDER = {"b": {"g": [0, 1, 1, 1], "h": [0, 1, 1, 2]}, "c": {"q": [0, 0, 1]}}  # of SCHEMA
 
 
 def in_blocks(problem: Problem, few: int = 3, levels: tuple[bool, ...] = (False, False, True)) -> BlueOperator:
@@ -89,21 +89,6 @@ def test_they_equal_geounits_in_slots(problem: Problem) -> None:
     assert (abs(P.T @ V - slots.T @ V) * deviations <= 1e-13 * lengths).all()
 
 
-def sums_of(schema: Schema, table: str) -> np.ndarray:
-    """Every cell of a table as a sum of detailed cells, from its name."""
-    whole, recodes = np.ones((1, 1)), RECODES_IN_ORDER if schema is SCHEMA else RECODES
-    for variable, size in zip(schema.names, schema.shape, strict=True):
-        along = np.ones((1, size))
-        for factor in table.split(" * "):
-            if factor == variable or table == "detailed":
-                along = np.eye(size)
-            elif factor in recodes.get(variable, {}):
-                groups = np.asarray(recodes[variable][factor])
-                along = np.eye(groups.max() + 1)[:, groups]
-        whole = np.kron(whole, along)
-    return whole
-
-
 def rounding(problem: Problem, Y: np.ndarray) -> np.ndarray:
     """How far sums that round may bring an estimate off, (m, K).
 
@@ -111,7 +96,7 @@ def rounding(problem: Problem, Y: np.ndarray) -> np.ndarray:
     blocks measured of it times the length of Y in such units, and every addition rounds that once.
     """
     schema = SCHEMA if problem.schema == SCHEMA else DISORDERED
-    M = np.concatenate([np.kron(INSIDE[level], sums_of(schema, table)) for level, table in problem.desired.names])
+    M = np.concatenate([np.kron(INSIDE[level], marginal_rows(schema, table)) for level, table in problem.desired.names])
     cells = int(np.prod(schema.shape))
     deviations = np.sqrt(M**2 @ problem.variances[problem.observed.slice(("Block", "detailed"))])
     lengths = np.linalg.norm(Y / np.sqrt(problem.variances)[:, None], axis=0)
@@ -122,7 +107,9 @@ def rounding(problem: Problem, Y: np.ndarray) -> np.ndarray:
 @given(problems(), st.sampled_from([2, 8]))
 def test_they_equal_dense_least_squares(problem: Problem, few: int) -> None:
     schema = SCHEMA if problem.schema == SCHEMA else DISORDERED
-    M = np.concatenate([np.kron(INSIDE[level], sums_of(schema, table)) for level, table in problem.observed.names])
+    M = np.concatenate(
+        [np.kron(INSIDE[level], marginal_rows(schema, table)) for level, table in problem.observed.names]
+    )
     root = 1 / np.sqrt(problem.variances)[:, None]
     Y = np.random.default_rng(1).standard_normal((problem.observed.size, 2))
     expected = M @ np.linalg.lstsq(root * M, root * Y, rcond=None)[0]
@@ -162,7 +149,7 @@ def test_children_of_one_parent_may_lie_at_several_levels(data: st.DataObject) -
     parent = np.concatenate([[-1], np.zeros(counties, int), above])
     county = (leaves == np.arange(1, counties + 1)[:, None]) | (parent[leaves] == np.arange(1, counties + 1)[:, None])
     inside = {"State": np.ones((1, leaves.size)), "County": county * 1.0, "Block": np.eye(leaves.size)[is_leaf.sum() :]}
-    M = np.concatenate([np.kron(inside[level], sums_of(SCHEMA, table)) for level, table in problem.observed.names])
+    M = np.vstack([np.kron(inside[level], marginal_rows(SCHEMA, table)) for level, table in problem.observed.names])
     root = 1 / np.sqrt(problem.variances)[:, None]
     Y = np.random.default_rng(1).standard_normal((problem.observed.size, 2))
     expected = M @ np.linalg.lstsq(root * M, root * Y, rcond=None)[0]
