@@ -312,14 +312,3 @@ def test_an_anchored_sum_gives_way_to_what_is_known_exactly() -> None:
     np.testing.assert_allclose(anchored_fit(problem, y).detail, [5, 0, 0], atol=1e-9)
     held = Problem(schema, {"total": 1.0, "a": [0.0, 1.0, 1.0]}, equalities=([[0, 0, 1, -1]], [2.0]))
     np.testing.assert_allclose(anchored_fit(held, y).detail, [5, 2, 0], atol=1e-9)
-
-
-def test_columns_have_an_objective_each_and_the_worst_gap() -> None:
-    problem = Problem(Schema({"a": 2}), {"total": 1.0, "a": 2.0})
-    Y = np.array([[1.0, 9.0], [2.0, -3.0], [-4.0, 5.0]])
-    fit = nnls(problem, Y)
-    single = [nnls(problem, y) for y in Y.T]
-    np.testing.assert_allclose(fit.objective, [one.objective for one in single])
-    assert fit.gap == max(one.gap for one in single)
-    assert fit.error_bound == np.sqrt(2 * fit.gap)
-    assert single[0].objective.shape == ()

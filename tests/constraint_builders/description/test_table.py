@@ -8,37 +8,15 @@ from hypothesis import strategies as st
 from constraint_builders import Schema
 from constraint_builders.description.table import parse_table
 from tests.helpers.effort import examples
-from tests.helpers.every import cases, every
+from tests.helpers.every import every
 from tests.helpers.refused import refuses
 
 SCHEMA = Schema({"a": 2, "b": 3, "c": 4}, recodes={"c": {"halves": [0, 0, 1, 1]}})
 
 
-@cases(
-    ("total", "total", ()),
-    (" total ", "total", ()),
-    ("detailed", "detailed", (2, 3, 4)),
-    ("c * a * b", "detailed", (4, 2, 3)),
-    ("b*a", "a * b", (3, 2)),
-    ("  c  *a ", "a * c", (4, 2)),
-    ("halves * b", "b * halves", (2, 3)),
-    ("b * a * halves", "a * b * halves", (3, 2, 2)),
-)
-def test_any_order_is_read(name: str, canonical: str, shape: tuple[int, ...]) -> None:
-    table = parse_table(SCHEMA, name)
-    assert table.name == canonical
-    assert table.shape == shape
-    assert table.in_schema_order().shape == tuple(shape[i] for i in table.schema_order)
-    assert list(table.in_schema_order().axes) == sorted(table.axes)
-
-
 @every("name", ["zip", "a * zip", "a * a", "c * halves", "a *", "", "a * total", "a b", 3, None])
 def test_what_names_no_table_is_refused(name: object) -> None:
     refuses(f"^table (name )?{re.escape(repr(name))}", parse_table, SCHEMA, name)
-
-
-def test_one_variable_alone_is_the_detailed_table() -> None:
-    assert parse_table(Schema({"a": 2}), "a").name == "detailed"
 
 
 @examples(100)
@@ -61,3 +39,8 @@ def test_every_spelling_names_the_same_table(data: st.DataObject) -> None:
     ordered = sorted(factors, key=axis_of.__getitem__)
     assert found.name == ("detailed" if ordered == list(sizes) else " * ".join(ordered))
     assert found.is_turned == (ordered != factors)
+    turned = found.in_schema_order()
+    assert (turned.factors, turned.shape) == (tuple(ordered), tuple(cells[own] for own in ordered))
+    assert parse_table(Schema({"age": 4}), "age").name == "detailed"
+    total = parse_table(schema, " total ")
+    assert (total.name, total.shape, parse_table(schema, "detailed").factors) == ("total", (), tuple(sizes))
