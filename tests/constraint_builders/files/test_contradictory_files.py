@@ -16,6 +16,7 @@ from tests.helpers.census_files import Block, Written, geocodes, invented, write
 from tests.helpers.census_housing import UNITS, write_housing_files
 from tests.helpers.census_products import PL94_PERSONS, dhc_households
 from tests.helpers.effort import first_of
+from tests.helpers.every import cases
 
 PL94 = production_settings("pl94_us_persons")
 HOUSING = tied_settings("dhc_us_housing")[0]
@@ -82,43 +83,38 @@ def refused(folder: Path, said: str) -> None:
     assert not out.exists()
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", ["hhgq_total_lb_con", "hhgq_total_ub_con"])
-@pytest.mark.parametrize("other", [list, lambda values: [2 * value for value in values]])
-@pytest.mark.parametrize("level", ["State", "Block"])
-def test_bounds_given_twice_are_not_added_up(
-    persons: Path, name: str, other: Callable[[list], list], level: str
+ONCE = "is given twice: once is enough$"
+
+
+@cases(
+    ("State", again("hhgq_total_lb_con", lambda own: [2 * x for x in own]), rf"lb_con of State '\d+' {ONCE}"),
+    ("Block", again("hhgq_total_ub_con", list), rf"parquet: hhgq_total_ub_con of Block '\d+' {ONCE}"),
+    ("US", again("total_con", lambda own: [own[0] + 1]), "total_con of US '' is given twice"),
+    (
+        "Block",
+        lambda frame: with_values(frame, "hhgq_total_ub_con", lambda own: [own[0], *[0] * 7]),
+        r"Block '\d+': constraints say that it has [12] of '\w+' and nobody there",
+    ),
+    (
+        "US",
+        lambda frame: with_values(
+            frame.with_columns(pl.col("value").cast(pl.List(pl.Float64))), "total_con", lambda own: [own[0] + 0.5]
+        ),
+        r"total_con of US '' is \d+\.5: no count is broken",
+    ),
+)
+def test_what_constraints_say_twice_or_cannot_say_is_refused(
+    level: str, how: Change, said: str, right: Path, tmp_path: Path
 ) -> None:
-    change(persons, level, "Constraint", again(name, other))
-    refused(persons, rf"parquet: {name} of {level} '\d+' is given twice: once is enough$")
+    folder = shutil.copytree(right, tmp_path / f"us{len(list(tmp_path.iterdir()))}")
+    change(folder, level, "Constraint", how)
+    refused(folder, said)
 
 
 def test_a_partition_copied_under_both_spellings_of_its_state_is_refused(persons: Path) -> None:
     place = persons / "Block.parquet" / "Constraint"
     shutil.copytree(place / "State=44", place / "State=044")
     refused(persons, r"of Block '044\d+' is given twice")
-
-
-def test_two_exact_counts_of_one_name_are_refused(persons: Path) -> None:
-    change(persons, "US", "Constraint", again("total_con", lambda values: [values[0] + 1]))
-    refused(persons, "total_con of US '' is given twice")
-
-
-def test_facilities_in_which_nobody_may_live_are_refused(persons: Path) -> None:
-    def none(frame: pl.DataFrame) -> pl.DataFrame:
-        return with_values(frame, "hhgq_total_ub_con", lambda values: [values[0], *[0] * 7])
-
-    change(persons, "Block", "Constraint", none)
-    refused(persons, r"Block '\d+': constraints say that it has [12] of '\w+' and nobody there")
-
-
-def test_exact_counts_are_whole_numbers(persons: Path) -> None:
-    def broken(frame: pl.DataFrame) -> pl.DataFrame:
-        floats = frame.with_columns(pl.col("value").cast(pl.List(pl.Float64)))
-        return with_values(floats, "total_con", lambda values: [values[0] + 0.5])
-
-    change(persons, "US", "Constraint", broken)
-    refused(persons, r"total_con of US '' is \d+\.5: no count is broken")
 
 
 @pytest.mark.few(0)
