@@ -219,7 +219,7 @@ def _weights(problem: Problem, cells: Index) -> Float:
     """Measured cells that add up to every cell, whatever the counts are, (n, K); NaN where there are none."""
     units = np.zeros((problem.desired.size, cells.size))
     units[cells, np.arange(cells.size)] = 1
-    found = np.asarray(_measured(problem).tabulate_transpose(units))
+    found = np.asarray(problem.determined.tabulate_transpose(units))
     whole = (found == np.rint(found)).all(axis=0)
     lost = (found[problem.unmeasured] != 0).any(axis=0) | ~whole
     if problem.undetermined is not None:
