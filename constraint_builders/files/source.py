@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -270,11 +271,11 @@ def _series(name: str, column: Any) -> pl.Series:
     kinds = {type(value) for value in values} - {type(None)}
     if str in kinds and kinds <= {str, int}:
         return pl.Series(name, [value if value is None else str(value) for value in values], dtype=pl.String)
-    try:
-        return pl.Series(name, values)
-    except TypeError:
-        mixed = " and ".join(sorted(kind.__name__ for kind in kinds))
-        raise ValueError(f"column {name!r} mixes {mixed}: give one kind of value") from None
+    if bool not in kinds or len(kinds) == 1:  # True would be 1
+        with suppress(TypeError):
+            return pl.Series(name, values)
+    mixed = " and ".join(sorted(kind.__name__ for kind in kinds))
+    raise ValueError(f"column {name!r} mixes {mixed}: give one kind of value")
 
 
 def frame_like(source: Any, frame: pl.DataFrame) -> Any:

@@ -330,6 +330,7 @@ def test_frames_of_pandas_are_read_whatever_their_types_and_index(tmp_path: Path
 @cases(
     (lambda f: f.assign(value=pd.Timestamp("2020-01-01")), "column 'value' holds dates and times: give numbers"),
     (lambda f: f.assign(value=True), "column 'value' holds true and false: give numbers"),
+    (lambda f: f.assign(value=[True, *range(1, len(f))]), "column 'value' mixes bool and int: give one kind of value"),
     (lambda f: f.assign(value=[object()] * len(f)), "column 'value'"),
     (lambda f: pd.concat([f, f["value"]], axis=1), "column 'value' is given twice, as columns 4 and 6"),
     (lambda f: f.assign(age=1.5), "column 'age' holds decimal numbers: labels are text or whole numbers"),
