@@ -137,7 +137,7 @@ def _write(rows: list[pl.DataFrame], place: Path, partitions: pl.Series) -> None
     if not rows:
         return
     frame = pl.concat(rows, how="vertical_relaxed")
-    widest = max(int(own["value"].list.len().max()) for own in rows)  # type: ignore[arg-type]
+    widest = int(frame["value"].list.len().fill_null(1).max())  # type: ignore[arg-type]
     of_row = partitions.gather(frame["geounit"])
     for name in of_row.unique(maintain_order=True):
         folder = place / name

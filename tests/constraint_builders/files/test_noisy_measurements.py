@@ -61,6 +61,13 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert release.problem.spine.levels == ("US", "State", "County", "Block")
 
 
+def test_a_level_at_which_nothing_was_measured_is_written_without_values(tmp_path: Path) -> None:
+    problem = small_problem(US={"sex * adult": np.inf})
+    write_noisy_measurements(tmp_path / "out", problem, y := noisy(problem))
+    known = problem.observed.slice(("US", "sex * adult")).stop
+    assert_same(read(tmp_path / "out"), small_problem(US={}), y[known:])
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_no_order_of_rows_changes_the_order_of_anything(folder: Path, seed: int) -> None:
