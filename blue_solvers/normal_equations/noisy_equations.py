@@ -77,10 +77,11 @@ class Equations:
         return replace(self, A=self.A.astype(np.longdouble), Sigma=Sigma)
 
     @cached_property
-    def is_rounded(self) -> bool:
-        """Whether some coefficient has so many digits that it may have been rounded, when cells were eliminated."""
+    def rounded(self) -> sparse.csr_array:
+        """|A| of coefficients of so many digits that they may have been rounded, when cells were eliminated; 0 else."""
         scaled = np.frexp(self.A.data)[0] * 2.0**FEW_BITS
-        return bool((np.rint(scaled) != scaled).any())
+        sizes = abs(self.A.data) * (np.rint(scaled) != scaled)
+        return sparse.csr_array((sizes, self.A.indices, self.A.indptr), shape=self.A.shape)
 
     @cached_property
     def absolute(self) -> sparse.csr_array:

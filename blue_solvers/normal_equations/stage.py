@@ -43,7 +43,7 @@ class Stage:
     def __init__(self, equations: Equations, solver: NormalSolver) -> None:
         self.equations, self.solver = equations, solver
         self._deviations = equations.deviations[:, None]
-        self._may_move = equations.independent and equations.is_rounded
+        self._may_move = equations.independent and equations.rounded.data.any()
 
     def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`.
@@ -73,10 +73,10 @@ class Stage:
         return X, Info(self.solver.label, bool(is_exact), "", steps, residual, violation)
 
     def _is_told(self, X: Float, b: Float) -> bool:
-        """Whether roundings of the coefficients of A move a column of X (n, K) by those of its largest value."""
+        """Whether roundings of coefficients of A move columns of X (n, K) by no more than those of their largest."""
         if not self._may_move:
             return True
-        terms = EPSILON * (self.equations.absolute @ abs(X) + abs(b))
+        terms = EPSILON * (self.equations.rounded @ abs(X) + abs(b))
         allowed = ROUNDING * EPSILON * np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
         signs = np.where(np.random.default_rng(0).random(terms.shape) < 0.5, -1.0, 1.0)
         target = NEAR * self._sizes(terms)
@@ -210,7 +210,8 @@ class ExtendedStage(Stage):
             if (step <= EPSILON**2 * largest).all() or not (step < before).any():
                 break
             before = step
-        return X.astype(float), Z, bool((step <= ROUNDING * EPSILON * largest).all())
+        found = X.astype(float)
+        return found, Z, bool((step <= ROUNDING * EPSILON * np.maximum(largest, largest_of_columns(found))).all())
 
     def _solved(self, R: Long) -> Long:
         """What solves with A Sigma A' for R, (m, K), in float64."""

@@ -89,7 +89,7 @@ def functional_covariance(
     weights, count = _weights(problem, W), W.shape[1]
     total = _SumOfSquares(count)
     branches = Branches(plan, np.concatenate([np.zeros(0, np.intp), *(own.geounits for own in weights)]))
-    for number in sorted({number for own in weights for number in plan.map_of(own.table).seen}):
+    for number in sorted({number for own in weights for number in plan.maps[own.table.name].seen}):
         slots = _slots(plan, weights, count, number, branches)
         for piece, own in coefficients[number].pieces:
             on_piece = piece.of_weights(slots.swapaxes(0, 1).reshape(slots.shape[1], -1, count))
@@ -129,7 +129,7 @@ class PlaceCovariances:
     def __init__(self, plan: TreePlan, table: Table, taken: sparse.csr_array) -> None:
         self._plan, self._count = plan, taken.shape[1]
         weights = Weights(np.zeros(1, dtype=np.intp), table, taken)
-        seen = plan.map_of(table).seen
+        seen = plan.maps[table.name].seen
         slots = {number: _slots_of_table(plan, weights, plan.components[number])[0] for number in seen}
         # Of a piece what goes up of its numbers, (b, c), and what sums take of that, (c, rest, K):
         self._seen: list[tuple[PieceCoefficients, Float, Float]] = []
@@ -269,14 +269,14 @@ def _slots(plan: TreePlan, weights: Sequence[Weights], count: int, number: int, 
     require_memory(needed, f"{count:,} functionals in {geounits:,} geounits", "ask for fewer at a time")
     slots = np.zeros((geounits, component.size, prod(shape) // component.size, count))
     for own in weights:
-        if number in plan.map_of(own.table).seen:
+        if number in plan.maps[own.table.name].seen:
             slots[branches.number[own.geounits]] += _slots_of_table(plan, own, component)
     return slots
 
 
 def _slots_of_table(plan: TreePlan, weights: Weights, component: Component) -> Float:
     """Weights on a table's cells as weights on a component's slots, (g, m, rest, K)."""
-    table = plan.map_of(weights.table)
+    table = plan.maps[weights.table.name]
     part = table.part(component)
     slots = weights.cells.toarray().reshape(weights.geounits.size, *(own.levels for own in table.axes), -1)
     Basis(table.axes).to_slots(slots)

@@ -161,7 +161,7 @@ class MeasuredTables(LevelTables):
         for t, table in self._level.tables:
             pairs = zip(plan.components, self._coefficients, strict=True)
             told = [(component, own.matrices[t]) for component, own in pairs if t in own.matrices]
-            found.append(TableAccess(plan.map_of(table), told))
+            found.append(TableAccess(plan.maps[table.name], told))
         return found
 
     def read_leaves(self, tables: Sequence[Float], kind: int, cells: Float) -> None:

@@ -162,7 +162,7 @@ class TreeForm:
         """Of slots with what multiplies the sum of children, and with gains."""
         plan, pairs = self.plan, list(zip(self.plan.components, self.coefficients, strict=True))
         return {
-            name: TableAccess(plan.map_of(plan.finest), [(component, own.matrices[name]) for component, own in pairs])
+            name: TableAccess(plan.maps[plan.finest.name], [(one, own.matrices[name]) for one, own in pairs])
             for name in ("children", "gain")
         }
 

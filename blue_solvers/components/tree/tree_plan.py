@@ -85,6 +85,8 @@ class TreePlan:
     components : list of Component
     design_keys : list of tuple
         What tables tell of each: those of equal keys have all coefficients in common.
+    maps : dict of str to TableMap
+        What every table, by name, sees of the variables in use.
     levels : list of LevelPlan
     parents : ndarray of int
         Geounits with children; `parent_number` gives every geounit's place among them, or -1.
@@ -117,7 +119,7 @@ class TreePlan:
         contrasts = product(*([False, True] if own.has_contrasts else [False] for own in groupings))
         self.components = [Component(groupings, own) for own in contrasts]
         every = {table.name: table for table in (*tables, self.finest)}
-        self._maps = {name: TableMap(schema, groupings, self.components, table) for name, table in every.items()}
+        self.maps = {name: TableMap(schema, groupings, self.components, table) for name, table in every.items()}
         self._classify(alike)
         self._pair()
 
@@ -207,17 +209,13 @@ class TreePlan:
         starts = np.cumsum(counts) - counts
         return np.repeat(firsts - starts, counts) + np.arange(counts.sum()), np.repeat(np.arange(numbers.size), counts)
 
-    def map_of(self, table: Table) -> TableMap:
-        """What a table sees of the variables in use."""
-        return self._maps[table.name]
-
     @cached_property
     def design_keys(self) -> list[DesignKey]:
         """See the class."""
         seeing: list[list[tuple[str, float]]] = [[] for _ in self.components]
         speaking = {table.name: table for table in self.tables if table.name not in self._unmeasured}
         for _, table in sorted(speaking.items()):
-            own = self.map_of(table)
+            own = self.maps[table.name]
             # What its sums along variables of one group multiply a component by:
             scales = [float(W[0, 0]) if W.shape[1] == 1 else 1.0 for W in own.sums]
             for i in own.seen:
@@ -242,7 +240,7 @@ class TreePlan:
 
     def _axes(self, table: Table, groupings: tuple[Grouping, ...], scale: float) -> Axes:
         """Cells of a table from group sums along every variable, (cells, r), the first times a number."""
-        maps = dict(zip((g.axis for g in self.groupings), self.map_of(table).sums, strict=True))
+        maps = dict(zip((g.axis for g in self.groupings), self.maps[table.name].sums, strict=True))
         first, *others = [maps[g.axis] for g in groupings] or [np.ones((1, 1))]
         return [scale * first, *others]
 

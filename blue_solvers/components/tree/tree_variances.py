@@ -52,7 +52,7 @@ class TreeVariances:
         table, (places, _) = self._problem.desired_tables[number], self._entries(self._problem.desired_levels[number])
         total: Float = np.zeros(())
         known: Known = {}
-        own = self._plan.map_of(table)
+        own = self._plan.maps[table.name]
         for i in own.seen:
             total = total + self._of_component(self._plan.components[i], own, self._coefficients[i], places, known)
         for place, axis in enumerate(own.axes, 1):

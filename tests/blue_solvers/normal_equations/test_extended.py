@@ -1,5 +1,7 @@
 """Sweeps in extended precision beside ball arithmetic of 600 bits."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from flint import arb, arb_mat, ctx
@@ -84,6 +86,22 @@ def test_weights_to_123456_and_twelve_decades(seed: int) -> None:
     except UnsupportedProblemError:
         return
     judge(found, A, variances, y)
+
+
+def test_units_settle_in_roundings_of_their_estimates() -> None:
+    """Which areas' weights make a hundred thousand times larger than they are."""
+    taken, number = 0, 40
+    for seed in range(100, 100 + number):
+        A, variances, y = areas_over_leaves(seed, 12)
+        with suppress(UnsupportedProblemError):
+            found = sweeps(equations(A, variances))
+            X, info = found.project(np.eye(y.size))
+            assert info.exact
+            taken += 1
+            Sigma, M = balls(np.diag(variances)), balls(A)
+            P = numbers(balls(np.eye(y.size)) - Sigma * M.transpose() * (M * Sigma * M.transpose()).inv() * M)
+            assert (abs(X - P) <= 4 * EPSILON * np.maximum(1, abs(P).max(axis=0))).all()
+    assert taken >= 0.8 * number
 
 
 def test_few_are_refused() -> None:

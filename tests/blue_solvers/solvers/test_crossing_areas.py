@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from flint import fmpq, fmpq_mat, fmpz_mat
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -22,10 +23,11 @@ from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
 from tests.helpers.effort import examples
+from tests.helpers.every import every
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
 from tests.helpers.oracles.exact import solve
-from tests.helpers.oracles.invent import Invented
+from tests.helpers.oracles.invent import Invented, Kind, invent
 from tests.helpers.refused import refuses
 
 SEEDS = st.integers(0, 100_000)
@@ -303,11 +305,39 @@ def test_what_cannot_be_proved_says_why() -> None:
 
 
 def test_weights_that_leave_it_to_rounding_are_refused() -> None:
-    areas = Areas(2, {"Whole": [[1e6, 1.0]], "Other": [[1e6, 1e6]]})
-    variances = {"Whole": 1e12, "Other": 1e4, "Leaf": 1e-12}
-    problem = Problem(Schema({"unit": 1}), {name: {"total": own} for name, own in variances.items()}, areas=areas)
+    """Coefficients that elimination has rounded move some units by 3,000 times the rounding of their estimates."""
+    problem = invent(500_086, Kind(areas="large", equalities=False)).description.problem()
     with pytest.raises(UnsupportedProblemError, match="so unequal that rounding decides what is known"):
-        blue(problem, "areas") @ np.random.default_rng(0).normal(size=(4, 200))  # a third of the columns are
+        blue(problem, "areas") @ np.eye(problem.observed.size)
+
+
+def test_estimates_much_larger_than_a_measurement_are_not() -> None:
+    """A leaf's measurement counts a million times in an area, where it is as well known as a double can say."""
+    weights, variances = [[10**6, 1], [10**6, 10**6], [1, 0], [0, 1]], {"Whole": 1e12, "Other": 1e4, "Leaf": 1e-12}
+    areas = Areas(2, {"Whole": weights[:1], "Other": weights[1:2]})
+    problem = Problem(Schema({"unit": 1}), {name: {"total": own} for name, own in variances.items()}, areas=areas)
+    precisions = [fmpq(1, 10**12), fmpq(1, 10**4), fmpq(10**12), fmpq(10**12)]
+    M, told = (
+        fmpq_mat(fmpz_mat(weights)),
+        fmpq_mat(2, 4, [p * row[i] for i in (0, 1) for p, row in zip(precisions, weights, strict=True)]),
+    )
+    exact = M * (told * M).solve(told)
+    expected = np.array([[float(own.p) / float(own.q) for own in row] for row in exact.tolist()])
+    y = np.random.default_rng(0).normal(size=(4, 200))
+    np.testing.assert_allclose(blue(problem, "areas") @ y, expected @ y, rtol=1e-12, atol=1e-9)
+
+
+@every("seed, decades", [(500_023, 4.0), (500_162, 4.0), (500_039, 0.0), (500_135, 4.0)])
+def test_units_beside_large_weights_are_taken_one_by_one(seed: int, decades: float) -> None:
+    """Estimates of two of them are much larger than they are; of two cancel what coefficients that are whole weigh."""
+    invented = invent(seed, Kind(areas="large", equalities=False, decades=decades))
+    P = blue(invented.description.problem(), "areas")
+    columns = P @ np.eye(invented.y.size)
+    np.testing.assert_allclose(columns, (P.T @ np.eye(len(columns))).T, rtol=1e-9, atol=1e-9)
+    largest = abs(invented.y).max()
+    np.testing.assert_allclose(
+        columns @ invented.y + P.offset, invented.reference.estimate, rtol=0, atol=1e-13 * largest
+    )
 
 
 def test_other_solvers_say_what_takes_areas() -> None:
