@@ -6,14 +6,15 @@ Nothing here calls the package's matrices: rows are built from geounits, groups 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders import Areas, LowRankPlusDiagonal, Problem, Schema, Spine
+from constraint_builders import LowRankPlusDiagonal, Problem
 from tests.helpers.oracles.description import Block
 from tests.helpers.oracles.description import Description as Described
 
@@ -104,10 +105,9 @@ def weights_of(area: Area, leaves: int) -> Matrix:
     return found
 
 
-def block_of(place: int, table: str, values: Any = ()) -> Block:
+def block_of(place: int, table: str) -> Block:
     """A table of the geounits of a level."""
-    factors = {"total": (), "detailed": tuple(VARIABLES)}.get(table, tuple(table.split(" * ")))
-    return Block(place, factors, np.asarray(values))
+    return Block(place, {"total": (), "detailed": tuple(VARIABLES)}.get(table, tuple(table.split(" * "))))
 
 
 @dataclass
@@ -128,101 +128,58 @@ class Description:
         """The problem, its matrices, and measurements of invented counts."""
         rng = np.random.default_rng(seed)
         described = self._described()
-        observed = self.tables if self._has_places else {"": self.tables}
-        rows = {
-            (level, t): described.rows(block_of(self._places[level], t)) for level, own in observed.items() for t in own
-        }
-        M, D = np.vstack(list(rows.values())), described.desired_matrix()
-        starts = np.cumsum([0, *(len(block) for block in rows.values())])
-        places = {name: slice(a, b) for name, a, b in zip(rows, starts[:-1], starts[1:], strict=True)}
-        variances = np.concatenate(
-            [
-                self._spread(observed[level][t], len(block), described.members(self._places[level]).size)
-                for (level, t), block in rows.items()
-            ]
-        )
-        counts = rng.poisson(4.0, M.shape[1]).astype(float)
-        empty = described.empty_cells()
-        counts[empty] = 0
+        M, variances, empty = described.marginal_matrix(), described.variances, described.empty_cells()
+        counts = np.where(empty, 0.0, rng.poisson(4.0, M.shape[1]))
         truth = M @ counts
         given = None if self.covariance is None else self.covariance(len(M))
         Sigma = np.diag(np.where(np.isinf(variances), 0, variances)) if given is None else dense(given)
-        exact = (variances == 0) & np.isfinite(variances)
+        cuts = np.cumsum([0, *(block.values.size for block in described.observed)])
+        names = [(level, table) for level, own in self._by_level(self.tables).items() for table in own]
+        places = {name: slice(a, b) for name, (a, b) in zip(names, pairwise(cuts.tolist()), strict=True)}
         E = np.zeros((0, len(M))) if self.equalities is None else self.equalities(places, len(M))
+        exact = variances == 0
         known = np.vstack([M[exact], np.eye(M.shape[1])[empty], E @ M])
         values = np.concatenate([truth[exact], np.zeros(int(empty.sum())), E @ truth])
         y = truth + self._noise(Sigma, rng)
         y[np.isinf(variances)] = np.nan
-        schema = Schema(VARIABLES, self._schema_recodes())
-        tables = observed if self._has_places else self.tables
-        if given is not None:
-            tables = (
-                {level: dict.fromkeys(own) for level, own in observed.items()}
-                if self._has_places
-                else dict.fromkeys(self.tables)
-            )
-        problem = Problem(
-            schema,
-            tables,
-            dict.fromkeys(self._places, self.desired) if self._has_places else self.desired,
-            spine=None if self.spine is None else Spine(*self.spine),
-            areas=None if self.areas is None else self._areas(described),
-            zeros=self.zeros,
-            equalities=None if self.equalities is None else (E, E @ truth),
-            covariance=given,
-            noise=self.noise,
-        )
-        return Instance(problem, y, counts, M, D, Sigma, known, values)
+        if self.equalities is not None:
+            described = replace(described, equalities=(E, E @ truth))
+        problem = described.problem(noise=self.noise, **({} if given is None else {"covariance": given}))
+        return Instance(problem, y, counts, M, described.desired_matrix(), Sigma, known, values)
 
-    @property
-    def _has_places(self) -> bool:
-        return self.spine is not None or self.areas is not None
-
-    @property
-    def _places(self) -> dict[str, int]:
-        """The number of every geolevel or layer."""
-        names = [""] if not self._has_places else self.areas or self.spine[1]  # type: ignore[index]
-        return {name: number for number, name in enumerate(dict.fromkeys(names))}
+    def _by_level(self, tables: dict[Any, Any]) -> dict[Any, Any]:
+        return tables if self.spine is not None or self.areas is not None else {"": tables}
 
     def _described(self) -> Described:
         """What the tables mean."""
         parent = level = incidence = None
+        levels = dict.fromkeys(self.areas or (self.spine[1] if self.spine else [""]))
+        numbers = {name: number for number, name in enumerate(levels)}
         if self.spine is not None:
-            parent, level = np.array(self.spine[0]), np.array([self._places[name] for name in self.spine[1]])
+            parent, level = np.array(self.spine[0]), np.array([numbers[name] for name in self.spine[1]])
         if self.areas is not None:
             leaves = len(self.areas["Leaf"])
             level = np.repeat(np.arange(len(self.areas)), [len(own) for own in self.areas.values()])
             incidence = np.array([weights_of(area, leaves) for own in self.areas.values() for area in own])
-        zeros = [(name if self._has_places else ("", name), flags) for name, flags in (self.zeros or {}).items()]
-        return Described(
-            VARIABLES,
-            RECODES,
-            parent,
-            level,
-            observed=(),
-            desired=tuple(block_of(place, t) for place in self._places.values() for t in self.desired),
-            zeros=tuple(block_of(self._places[level], t, flags) for (level, t), flags in zeros),
-            incidence=incidence,
+        groups = {name: RECODES[name] for name in self.recodes}
+        shell = Described(VARIABLES, groups, parent, level, (), (), incidence=incidence, names=tuple(levels))
+
+        def block(name: str, table: str, given: Any = 0.0) -> Block:
+            own, values = block_of(numbers[name], table), np.asarray(given)
+            shape = (shell.members(own.level).size, *shell.shape(own.factors))
+            if shell.has_places and values.shape == shape[:1]:
+                values = values.reshape(-1, *[1] * len(own.factors))
+            return replace(own, values=np.broadcast_to(values, shape))
+
+        zeros = self.zeros or {}
+        return replace(
+            shell,
+            observed=tuple(
+                block(name, t, v) for name, own in self._by_level(self.tables).items() for t, v in own.items()
+            ),
+            desired=tuple(block(name, table) for name in levels for table in self.desired),
+            zeros=tuple(block(*(key if shell.has_places else ("", key)), flags) for key, flags in zeros.items()),
         )
-
-    def _areas(self, described: Described) -> Areas:
-        layers = {name: described.incidence[described.members(i)] for name, i in self._places.items() if name != "Leaf"}
-        return Areas(described.leaves.size, layers)
-
-    def _schema_recodes(self) -> dict[str, dict[str, list[int]]]:
-        found: dict[str, dict[str, list[int]]] = {}
-        for name in self.recodes:
-            variable, groups = RECODES[name]
-            found.setdefault(variable, {})[name] = groups
-        return found
-
-    def _spread(self, variance: Any, cells: int, geounits: int) -> Matrix:
-        if variance is None:
-            return np.full(cells, np.nan)
-        given = np.asarray(variance, dtype=float)
-        if self._has_places and given.shape == (geounits,):
-            return np.repeat(given, cells // geounits)
-        return np.broadcast_to(given.reshape(-1) if given.size > 1 else given, (cells,)).astype(float)
 
     def _noise(self, Sigma: Matrix, rng: np.random.Generator) -> Matrix:
         values, vectors = np.linalg.eigh(Sigma)

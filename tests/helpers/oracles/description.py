@@ -31,7 +31,7 @@ class Description:
         Recodes.
     parent : ndarray of int or None
     level : ndarray of int or None
-        Depth number of every geounit; geolevels are called L0, L1, ...
+        Depth number of every geounit; geolevels are called L0, L1, ... or by `names`.
     incidence : ndarray (areas, leaves) or None
         Instead of a tree the weights of leaves in areas; `level` then numbers their layers, called L0, L1, ..., of
         which the last is of the leaves one by one.
@@ -57,6 +57,7 @@ class Description:
     covariance: np.ndarray | None = None
     shared: tuple[np.ndarray, np.ndarray] | None = None
     incidence: np.ndarray | None = None
+    names: tuple[str, ...] = ()
 
     # ---- geometry
 
@@ -168,14 +169,14 @@ class Description:
             options["covariance"] = LowRankPlusDiagonal(*self.shared)
         elif self.covariance is not None:
             options["covariance"] = sparse.csr_array(self.covariance)
-        correlated = self.covariance is not None
+        correlated = "covariance" in options
         if not self.has_places:
             observed: dict[Any, Any] = {
                 self.name(b.factors): None if correlated else self._given(b) for b in self.observed
             }
             return Problem(self.schema(), observed, [self.name(b.factors) for b in self.desired], **options)
         if self.incidence is None:
-            options["spine"] = Spine(self.parent, [f"L{own}" for own in self.level])
+            options["spine"] = Spine(self.parent, [self._called(own) for own in self.level])
         else:
             options["areas"] = self.areas()
         observed, desired = {}, {}
@@ -188,7 +189,7 @@ class Description:
 
     def areas(self) -> Areas:
         """The package's."""
-        rows = {f"L{own}": self.incidence[self.level == own] for own in range(int(self.level.max()))}
+        rows = {self._called(own): self.incidence[self.level == own] for own in range(int(self.level.max()))}
         return Areas(self.incidence.shape[1], rows)
 
     @property
@@ -198,7 +199,10 @@ class Description:
 
     def _level(self, block: Block) -> str:
         is_leaf = self.incidence is not None and block.level == self.level.max()
-        return "Leaf" if is_leaf else f"L{block.level}"
+        return "Leaf" if is_leaf else self._called(block.level)
+
+    def _called(self, number: int) -> str:
+        return self.names[number] if self.names else f"L{number}"
 
     def _key(self, block: Block) -> Any:
         return (self._level(block), self.name(block.factors)) if self.has_places else self.name(block.factors)
