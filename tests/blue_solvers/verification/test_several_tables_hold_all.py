@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, pairwise
 
@@ -93,14 +93,9 @@ def _described(
     if knows and rng.random() < 0.4:
         E = np.zeros((1, truth.size))
         E[0, rng.choice(truth.size, 2, replace=False)] = 1.0, -2.0
-        described = Description(**{**vars_of(described), "equalities": (E, E @ truth)})
+        described = replace(described, equalities=(E, E @ truth))
     noise = np.where(np.isfinite(v), np.sqrt(np.where(np.isfinite(v), v, 0.0)), 0.0) * rng.standard_normal(v.size)
     return described, np.where(np.isfinite(v), truth + noise, 0.0)
-
-
-def vars_of(described: Description) -> dict:
-    """The fields of a description."""
-    return {name: getattr(described, name) for name in Description.__dataclass_fields__}
 
 
 @pytest.mark.few(1)

@@ -114,12 +114,6 @@ def test_files_may_drift(folder: Path) -> None:
     assert_same(read(folder), whole.problem, whole.y)
 
 
-def test_a_float32_variance_is_read_as_it_is(folder: Path) -> None:
-    rewrite(part(folder), (pl.col("variance") / 3).cast(pl.Float32))
-    found = read(folder).problem.observed.tables(read(folder).problem.variances)
-    assert found["Block", "total"][0] == np.float64(np.float32(40 / 3))
-
-
 @pytest.mark.parametrize(
     "change",
     [
