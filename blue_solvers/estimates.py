@@ -20,7 +20,7 @@ from constraint_builders.description.layout import Layout, Name
 from constraint_builders.lazy_names import former_method
 from constraint_builders.tied_together import TiedTogether, tied_together
 from noise_mechanisms import draw_noise
-from noise_mechanisms.laws import draw
+from noise_mechanisms.laws.named_laws import draw, tails_in
 
 if TYPE_CHECKING:
     import polars
@@ -267,7 +267,7 @@ class Estimate:
         Parameters
         ----------
         draws : int
-            Replicates of noise that is not Gaussian; with 0 it is taken for Gaussian.
+            Replicates of noise that is not Gaussian; with 0 the p-value takes it for Gaussian.
         rng : Generator or int, optional
             What they are drawn from.
 
@@ -285,9 +285,9 @@ class Estimate:
             return noise - (P @ sources.combined(noise, self.y.size))[sources.cell]
 
         x = P @ P.problem.noise.published(self.y) + P.offset if self.observed is None else self.observed
-        replicate = residuals if draws and P.problem.noise.law != "gaussian" else None
-        given = P.problem, self.y, np.where(np.isnan(x), self.y, x), P.variances()
-        return fit_of_estimate(*given, replicate=replicate, draws=draws or 1, rng=rng, apply=P.__matmul__)
+        drawn = residuals if draws and P.problem.noise.law != "gaussian" else None
+        given, tails = (P.problem, self.y, np.where(np.isnan(x), self.y, x), P.variances()), tails_in(P.problem)
+        return fit_of_estimate(*given, replicate=drawn, draws=draws or 1, rng=rng, apply=P.__matmul__, tails=tails)
 
     fit = former_method("fit", goodness_of_fit)
 

@@ -127,7 +127,7 @@ def _estimated(args: argparse.Namespace, problem: Problem, y: Float) -> tuple[Es
     """The estimate of folders, of y (n,), what is proved of it, and how measurements fit, if that is asked."""
     from blue_solvers.results.proof import StoredProof
     from blue_solvers.verification import fit_of_geography
-    from noise_mechanisms.laws.named_laws import excess_kurtosis
+    from noise_mechanisms.laws.named_laws import tails_in
 
     announce(problem, args.solver)
     progress(f"preparing {args.solver}")
@@ -137,9 +137,8 @@ def _estimated(args: argparse.Namespace, problem: Problem, y: Float) -> tuple[Es
     fit = None
     if args.fit and est.observed is not None:
         progress("testing the fit")
-        spread, noise = P.over_observed.variances_by_table().of, est.problem.noise
-        excess = excess_kurtosis(noise.law, noise.different_variances)
-        fit = fit_of_geography(est.problem, est.y, est.observed, spread, excess)
+        spread = P.over_observed.variances_by_table().of
+        fit = fit_of_geography(est.problem, est.y, est.observed, spread, tails_in(est.problem))
     return est, StoredProof(est.proof, fit)
 
 

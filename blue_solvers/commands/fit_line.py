@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, explained, judged_p_value, shown_fit, verdict
+from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, explained
 from blue_solvers.verification import Certificate, FitOfParts
 from constraint_builders import Schema
 from constraint_builders.tied_together import NOTHING
@@ -38,12 +38,12 @@ def fit_report(est: Estimate) -> FitReport:
     """
     if not est.operator.info.exact:
         return FitReport("", NOT_BEST)
-    fit = shown_fit(est)
-    largest, word = fit.furthest(1), verdict(fit)
+    fit = est.goodness_of_fit(draws=0)
+    largest, word = fit.furthest(1), fit.parts.verdict
     if word == Verdict.UNTESTED or not largest:
         return FitReport("", LOOSE)
     degrees = f"{fit.degrees_of_freedom:,} degree{'s' * (fit.degrees_of_freedom != 1)} of freedom"
-    agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {judged_p_value(fit):.2g}"
+    agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {fit.parts.p_value:.2g}"
     if fit.by_source:
         source, own = max(fit.by_source.items(), key=lambda item: abs(item[1].z))
         agreement += f"; worst source {source or 'without a name'!r}, z = {own.z:+,.1f}"

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from blue_solvers.estimates import Estimate
-from blue_solvers.goodness import Verdict, explained, judged_p_value, shown_fit, verdict
+from blue_solvers.goodness import Verdict, explained
 from blue_solvers.reporting.page_parts import DOUBT, GOOD, MOST_NAMED, Page, Section, Shown, Tile, small, tied_tile
 from blue_solvers.reporting.precision import precision_section
 from blue_solvers.reporting.result_file import Difference
@@ -47,7 +47,7 @@ def judged_page(
     difference : Difference or None
         Between figures that were read and this estimate; None where none were read.
     """
-    fit = shown_fit(est)
+    fit = est.goodness_of_fit(draws=0)
     problem = est.problem
     measured = f"{counted(problem.observed.size, 'cell')} of {counted(len(problem.observed.names), 'table')}"
     desired = f"{counted(problem.desired.size, 'cell')} of {counted(len(problem.desired.names), 'table')}"
@@ -70,7 +70,7 @@ def judged_page(
         rows,
         Section("made", "How it was made", _made(est)),
     ]
-    doubt = "" if verdict(fit) == Verdict.FITS else explained(fit)
+    doubt = "" if fit.parts.verdict == Verdict.FITS else explained(fit)
     subtitle = f"From {measured} measured with noise: {desired} that agree."
     other = "" if difference is None or difference.unexplained <= CLOSE else f"{source} is {certificate.value}"
     doubts = filter(None, (doubt, other, *problem.understood.notes))
@@ -78,7 +78,7 @@ def judged_page(
 
 
 def _fit_tile(fit: Fit) -> Tile:
-    word = verdict(fit)
+    word = fit.parts.verdict
     if word == Verdict.UNTESTED:
         return Tile("Fit", word, word.explained, DOUBT)
     note = f"chi-square {fit.statistic:,.6g} on {fit.degrees_of_freedom:,} degrees of freedom"
@@ -89,14 +89,10 @@ def _fit_section(fit: Fit) -> Section:
     if not fit.degrees_of_freedom:
         return UNCHECKED
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
-    p_value = judged_p_value(fit)
-    if fit.replicates is not None:
-        how = f"{'by' if p_value == fit.p_value else 'beyond'} {fit.replicates.totals.size:,} replicates of the noise"
-    else:
-        how = "the noise taken for Gaussian" if p_value == fit.p_value else "by the kurtosis of the noise"
-    word, why = verdict(fit), explained(fit)
+    how = "by the kurtosis of the noise" if any(fit.tails.excess) else "the noise taken for Gaussian"
+    word, why = fit.parts.verdict, explained(fit)
     said = EXPLAINED[word] if why == word.explained else f"{why[:1].upper()}{why[1:]}."
-    sentences = [f"{chi}, p = {p_value:.2g} (two-sided, {how}). {said}"]
+    sentences = [f"{chi}, p = {fit.parts.p_value:.2g} (two-sided, {how}). {said}"]
     if fit.by_source:
         sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")
     return fit_section(sentences, _by_table(fit), _worst(fit), f" of {fit.checked:,} checked")

@@ -13,17 +13,20 @@ import msgspec
 from blue_solvers.verification import Certificate, FitOfParts
 from blue_solvers.verification.fit_of_parts import GeounitFit, Residual
 from constraint_builders.description.common_schema import CountedParts
+from constraint_builders.description.tails import MOST_KURTOSIS
 from constraint_builders.files.reading_report import Remark
 from constraint_builders.files.tabulated_places import PlacesInPart
 
-OF_TABLE: Any = tuple[str, str, float, float, int, int]
+ROUNDING = 1e-9
+Positive: Any = Annotated[float, msgspec.Meta(ge=0)]
+OF_TABLE: Any = tuple[str, str, Positive, Positive, int, int]
 FIT: Any = msgspec.defstruct(  # as `FitOfParts.to_json` gives it
     "FIT",
     [
         ("tables", list[OF_TABLE]),
         ("largest", list[Residual]),
         ("geounit", GeounitFit | None),
-        ("excess", Annotated[float, msgspec.Meta(ge=0)], 0.0),
+        ("tails", list[tuple[Positive, Positive, Positive]], []),
     ],
 )
 CERTIFICATE: Any = msgspec.defstruct("CERTIFICATE", [*get_type_hints(Certificate).items()], forbid_unknown_fields=True)
@@ -58,18 +61,27 @@ class StoredProof:
         Raises
         ------
         ValueError
-            If another version said it, whose proofs have other parts.
+            If another version said it, whose proofs have other parts, or a fit is none that measurements have.
         """
         try:
             certificate = msgspec.convert(said.get("certificate"), CERTIFICATE | None)
             fit = msgspec.convert(said.get("fit"), FIT | None)
             return cls(
                 None if certificate is None else Certificate(**msgspec.structs.asdict(certificate)),
-                None if fit is None else FitOfParts.from_json(msgspec.to_builtins(fit)),
+                None if fit is None else _sound(FitOfParts.from_json(msgspec.to_builtins(fit))),
                 msgspec.convert(said.get("parts"), dict[str, dict[str, Any]] | None),
             )
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, ValueError) as error:
             raise ValueError(f"its proof is of another version of this package ({error}): estimate again") from None
+
+
+def _sound(fit: FitOfParts) -> FitOfParts:
+    """A fit, if its kurtoses are some."""
+    kurtoses = [own.excess for own in fit.tables.values()] + [own.excess for own in fit.largest]
+    kurtoses += [own.excess for own in filter(None, [fit.geounit])]
+    if not all(0 <= own <= MOST_KURTOSIS * (1 + ROUNDING) for own in kurtoses):
+        raise ValueError("its kurtoses are none")
+    return fit
 
 
 class StoredReading(msgspec.Struct):

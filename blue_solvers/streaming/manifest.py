@@ -14,6 +14,7 @@ from blue_solvers.results.checksums import seal_json, sha256
 from blue_solvers.streaming.part_data import Design
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
+from constraint_builders.description.tails import MOST_KURTOSIS
 from constraint_builders.files import write_schema_file
 from constraint_builders.files.new_files import path_component, replacing
 
@@ -64,7 +65,7 @@ class Manifest(msgspec.Struct):
 
     def require_sound(self, design: Design) -> None:
         """Raise `ValueError` where parts of it contradict one another."""
-        levels, axes = range(len(design.levels)), range(len(design.schema.shape))
+        levels, axes, tails = range(len(design.levels)), range(len(design.schema.shape)), design.tails
         kinds = {kind for kind in design.zero_kinds if kind >= 0}
         zero_axes = {*design.zero_axes}
         size = prod(design.schema.shape[axis] for axis in zero_axes if axis in axes)
@@ -80,7 +81,8 @@ class Manifest(msgspec.Struct):
             ("variables of structural zeros", _are_different(design.zero_axes) and zero_axes <= {*axes}),
             ("kinds of structural zeros", len(design.zero_kinds) == size > 0),
             ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds) >= -1),
-            ("kurtoses", design.excess >= 0),
+            ("tails", tails.step >= 0 and all(0 <= own <= MOST_KURTOSIS for own in tails.excess)),
+            ("tails", len(tails.excess) in (0, len(design.observed))),
             ("exact combinations", design.combinations is None or design.combinations.are_sound(design.equal_to)),
             ("exact combinations", design.combinations is None or keys <= design.combinations.moved.keys()),
             ("parts", _are_different([part.name for part in (*self.parts, self.top)]) and self.top.name == TOP),

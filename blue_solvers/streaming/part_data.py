@@ -18,8 +18,9 @@ from constraint_builders import Problem, Schema
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.domain import EmptyCells
 from constraint_builders.description.table import Table, make_table
+from constraint_builders.description.tails import GAUSSIAN_TAILS, Tails
 from constraint_builders.estimability import lacks
-from noise_mechanisms.laws.named_laws import excess_kurtosis
+from noise_mechanisms.laws.named_laws import tails_in
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Design:
         cells that are empty in all.
     put_in : tuple of int
         Numbers of the levels whose geounits stand for siblings below them and are none of the problem's.
-    excess : float
-        The largest excess kurtosis of the noise: for the fit.
+    tails : Tails
+        Of the noise of the observed tables: for the fit.
     """
 
     schema: Schema
@@ -62,7 +63,7 @@ class Design:
     combinations: ExactCombinations | None = None
     zero_kinds: tuple[int, ...] = (0,)
     put_in: tuple[int, ...] = ()
-    excess: float = 0.0
+    tails: Tails = GAUSSIAN_TAILS
 
     @classmethod
     def of(cls, problem: Problem, levels: tuple[str, ...]) -> Design:
@@ -72,10 +73,8 @@ class Design:
         desired = list(zip(problem.desired_levels, problem.desired_tables, strict=True))
         checked = [own for own in observed if own not in desired and lacks(problem, *own) is None]
         equal_to = tuple(problem.equality_rows[1].tolist())
-        excess = excess_kurtosis(problem.noise.law, problem.noise.different_variances)
-        own = cls(
-            problem.domain.schema, levels, tuple(observed), tuple(desired), (), equal_to, tuple(checked), excess=excess
-        )
+        tables = tuple(observed), tuple(desired), (), equal_to, tuple(checked)
+        own = cls(problem.domain.schema, levels, *tables, tails=tails_in(problem))
         return own._renumbered(number).with_zeros(problem.known_empty)
 
     def with_zeros(self, zeros: EmptyCells) -> Design:

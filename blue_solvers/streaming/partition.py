@@ -40,7 +40,7 @@ from constraint_builders.description.table import Table, TableNames, parse_table
 from constraint_builders.estimability import lacks, undetermined_refusal
 from constraint_builders.measured import Measured
 from constraint_builders.schema_order import in_schema_order
-from noise_mechanisms.laws.named_laws import excess_kurtosis
+from noise_mechanisms.laws.named_laws import tails_of
 
 Desired: TypeAlias = Mapping[str, Sequence[str] | str] | Sequence[str] | str | None
 
@@ -197,8 +197,8 @@ def partition_source(
     open_at = partial(lacks, _TablesAlone.of(schema, spine, tables, variances))
     wanted = _desired(schema, spine, desired, names, tables, open_at)
     checked = tuple(own for own in tables if own not in wanted and open_at(*own) is None)
-    excess = max((excess_kurtosis(noise, own) for own in variances), default=0.0)
-    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), checked=checked, excess=excess)
+    tails = tails_of(noise, variances)
+    design = Design(schema, spine.levels, tuple(tables), tuple(wanted), checked=checked, tails=tails)
     spelled = {
         (level, table.name): (name, table.places_in(own) if own.is_turned else None)
         for (level, table), (_, name), own in zip(tables, names, given, strict=True)

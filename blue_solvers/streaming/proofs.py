@@ -155,7 +155,7 @@ def _summed_up(
 
 def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOfParts:
     """How measurements fit in the geounits that are the part's own, by their positions, (k,)."""
-    values, fit = claim.values or part.values, FitOfParts(excess=design.excess)
+    values, fit = claim.values or part.values, FitOfParts()
     numbers = {own: i for i, own in enumerate(design.estimated)}
 
     def read(i: int, j: int, rows: Index, here: slice) -> tuple[Float, Float, Float, Float]:
@@ -167,8 +167,8 @@ def _fit(design: Design, part: Part, claim: ResultToProve, kept: Index) -> FitOf
         members = part.members(number)
         rows = kept[(kept >= members.start) & (kept < members.stop)] - members.start
         observed = [(i, numbers.get(own, -1), own[1]) for i, own in enumerate(design.observed) if own[0] == number]
-        tables = [(table, partial(read, i, j, rows)) for i, j, table in observed if j in claim.cells]
-        fit.look_at(level, [part.geocodes[members.start + row] for row in rows.tolist()], tables)
+        tables = [(i, table, partial(read, i, j, rows)) for i, j, table in observed if j in claim.cells]
+        fit.look_at(level, [part.geocodes[members.start + row] for row in rows.tolist()], tables, design.tails)
     return fit
 
 

@@ -1,29 +1,54 @@
-"""The fit of measurements to their noise, added up over the parts of a spine."""
+"""The fit of measurements to their noise, added up over the parts of a spine; all of a problem are one part."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
+from enum import StrEnum
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
-from blue_solvers.verification.probabilities import of_chi_square, of_largest, squares_and_redundancy
-from blue_solvers.verification.weighed_noise import PIECE
+from blue_solvers.verification.probabilities import (
+    DOUBTFUL,
+    LEAST_CHECKED,
+    log_tail,
+    of_chi_square,
+    of_largest,
+    squares_and_redundancy,
+)
+from blue_solvers.verification.weighed_noise import PIECE, reciprocal
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.tails import GAUSSIAN_TAILS, Tails
 
 Arrays: TypeAlias = tuple[Float, Float, Float, Float]
 ReadRows: TypeAlias = Callable[[slice], Arrays]
 KEPT = 5  # largest residuals that are named
-FEW_SQUARES = 10  # as many whole numbers of variance 1 are all 0 with a probability of .4^10, which is in doubt
-ROUNDING = 1e-12  # of what squares are expected to be
-DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
+MOST_BY_STEPS = 1.0  # squares that whole numbers may lack: many have as many levels as real ones
+
+
+class Verdict(StrEnum):
+    """What a fit comes to."""
+
+    FITS = "as declared"
+    TOO_CLOSE = "too close"
+    CONTRADICTORY = "contradictory"
+    UNTESTED = "cannot be tested"
+
+    @property
+    def explained(self) -> str:
+        """The end of a sentence about the measurements."""
+        return {
+            Verdict.FITS: "values agree with the variances that they claim",
+            Verdict.TOO_CLOSE: "values differ by less than their variances claim",
+            Verdict.CONTRADICTORY: "values differ by more than their variances allow",
+            Verdict.UNTESTED: "no measurement checks another",
+        }[self]
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,8 @@ class Residual:
         What was measured, and what all other measurements predict.
     residual : float
         Studentised.
+    excess : float
+        Excess kurtosis of its table's noise.
     """
 
     geolevel: str
@@ -48,6 +75,7 @@ class Residual:
     value: float
     expected: float
     residual: float
+    excess: float = 0.0
 
     def labels(self, schema: Schema) -> str:
         """What the cell is called, such as ``sex=female, age=3``; empty of a total."""
@@ -57,26 +85,39 @@ class Residual:
             f"{factor}={schema.labels_of(factor)[i]}" for factor, i in zip(own.factors, place, strict=True)
         )
 
+    @property
+    def rank(self) -> tuple[float, float]:
+        """By which the least probable is first, of probabilities that are one the largest."""
+        return float(log_tail(self.residual, self.excess)), -abs(self.residual)
+
 
 @dataclass(frozen=True)
 class LotFit:
-    """All cells of a lot together: weighted squares, what they are expected to be, and the noise's excess kurtosis."""
+    """All cells of a lot together.
+
+    Attributes
+    ----------
+    statistic, expectation : float
+        Weighted squares, and what they are expected to be.
+    heavy : float
+        What they are expected to be, each times the excess kurtosis of its noise.
+    """
 
     statistic: float = 0.0
     expectation: float = 0.0
-    excess: float = field(default=0.0, kw_only=True)
+    heavy: float = 0.0
+
+    @property
+    def excess(self) -> float:
+        """Excess kurtosis of the noise, on average."""
+        return self.heavy / self.expectation if self.expectation > LEAST_CHECKED else 0.0
 
     @property
     def z(self) -> float:
         """How many standard deviations the statistic is off, at least."""
         if self.expectation <= LEAST_CHECKED:
             return 0.0
-        return (self.statistic - self.expectation) / float(np.sqrt((2 + self.excess) * self.expectation))
-
-
-def _cancels(lot: LotFit) -> bool:
-    """Whether few cells leave no residuals but rounding; more where the law has most noise at 0."""
-    return lot.expectation <= FEW_SQUARES * (1 + lot.excess) and lot.statistic <= ROUNDING * lot.expectation
+        return (self.statistic - self.expectation) / float(np.sqrt(2 * self.expectation + self.heavy))
 
 
 @dataclass(frozen=True)
@@ -89,25 +130,45 @@ class GeounitFit(LotFit):
 
 @dataclass(frozen=True)
 class TableFit(LotFit):
-    """Of a table at a geolevel: how many cells others check too, and how many were measured with noise."""
+    """Of a table at a geolevel.
+
+    Attributes
+    ----------
+    checked, noisy : int
+        How many cells others check too, and how many were measured with noise.
+    fixed, by_steps : float
+        How many squares may be missing: of figures that may have no noise, and since figures are whole.
+    """
 
     checked: int = 0
     noisy: int = 0
+    fixed: float = 0.0
+    by_steps: float = 0.0
 
-    def __add__(self, other: TableFit) -> TableFit:
-        return TableFit(
-            self.statistic + other.statistic,
-            self.expectation + other.expectation,
-            self.checked + other.checked,
-            self.noisy + other.noisy,
-            excess=max(self.excess, other.excess),
-        )
+    @classmethod
+    def of(cls, excess: float, tails: Tails, y: Float, squares: Float, redundancy: Float, precision: Float) -> Self:
+        """Of measured cells, (...), with such excess kurtosis."""
+        expectation = float(redundancy.sum())
+        checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
+        noisy = int(np.count_nonzero(np.broadcast_to(precision, y.shape)))
+        fixed = 0.0 if tails.fixed is None else float(redundancy[y == tails.fixed].sum())
+        by_steps = float((redundancy * precision).sum()) * tails.step**2 / 12 if tails.step else 0.0
+        return cls(float(squares.sum()), expectation, excess * expectation, checked, noisy, fixed, by_steps)
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def missing(self) -> float:
+        """How many squares may be missing."""
+        return self.fixed + min(self.by_steps, MOST_BY_STEPS)
 
     @property
     def p_value(self) -> float:
         """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
-        known = self.expectation > LEAST_CHECKED
-        return of_chi_square(self.statistic, self.expectation, self.excess) if known else 1.0
+        if self.expectation <= LEAST_CHECKED:
+            return 1.0
+        return of_chi_square(self.statistic, self.expectation, self.excess, self.missing)
 
 
 class FitByGeolevel(dict[str, TableFit]):
@@ -126,46 +187,53 @@ class FitOfParts:
     ----------
     tables : dict of (geolevel, table) to TableFit
     largest : list of Residual
-        The largest, first.
+        Those that are least probable, first: of one law the largest.
     geounit : GeounitFit or None
         That which is furthest from what is expected.
-    excess : float
-        The largest excess kurtosis of the noise: 0 is Gaussian, and 3 Laplace noise.
     """
 
     tables: dict[tuple[str, str], TableFit] = field(default_factory=dict)
     largest: list[Residual] = field(default_factory=list)
     geounit: GeounitFit | None = None
-    excess: float = 0.0
 
     def __add__(self, other: FitOfParts) -> FitOfParts:
         tables = {**self.tables, **{key: self.tables.get(key, TableFit()) + own for key, own in other.tables.items()}}
-        largest = sorted([*self.largest, *other.largest], key=lambda own: -abs(own.residual))[:KEPT]
+        largest = sorted([*self.largest, *other.largest], key=lambda own: own.rank)[:KEPT]
         geounits = [own for own in (self.geounit, other.geounit) if own is not None]
         furthest = max(geounits, key=lambda own: abs(own.z), default=None)
-        return FitOfParts(tables, largest, furthest, max(self.excess, other.excess))
+        return FitOfParts(tables, largest, furthest)
+
+    @property
+    def total(self) -> TableFit:
+        """All tables together."""
+        return sum(self.tables.values(), TableFit())
 
     @property
     def statistic(self) -> float:
         """Chi-square: weighted squares of all residuals."""
-        return sum(own.statistic for own in self.tables.values())
+        return self.total.statistic
 
     @property
     def degrees_of_freedom(self) -> int:
         """Of the chi-square: what the redundancies of all cells sum to."""
-        return round(sum(own.expectation for own in self.tables.values()))
+        return round(self.total.expectation)
 
     @property
     def p_value(self) -> float:
         """Two-sided: of a statistic as far from what is expected."""
-        degrees = self.degrees_of_freedom
-        return of_chi_square(self.statistic, degrees, self.excess) if degrees else 1.0
+        if not self.degrees_of_freedom:
+            return 1.0
+        total = self.total
+        degrees, excess = np.array([(own.expectation, own.excess) for own in self.tables.values()]).T
+        return of_chi_square(total.statistic, degrees, excess, total.missing)
 
     @property
     def probability(self) -> float:
         """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
-        checked = sum(own.checked for own in self.tables.values())
-        return of_largest(self.largest[0].residual, checked, self.excess) if self.largest and checked else 1.0
+        checked = self.total.checked
+        return (
+            of_largest(self.largest[0].residual, checked, self.largest[0].excess) if self.largest and checked else 1.0
+        )
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
@@ -173,13 +241,21 @@ class FitOfParts:
         return max(self.tables.items(), key=lambda item: abs(item[1].z), default=None)
 
     @property
+    def verdict(self) -> Verdict:
+        """Whether all residuals together are improbable, those of a table among all tables, or the largest of them."""
+        if not self.degrees_of_freedom:
+            return Verdict.UNTESTED
+        each = -np.expm1(np.log1p(-DOUBTFUL) / len(self.tables))
+        doubtful = [own for own in self.tables.values() if own.p_value < each]
+        doubtful += [self.total] * (self.p_value < DOUBTFUL)
+        if self.probability < DOUBTFUL or any(own.statistic > own.expectation for own in doubtful):
+            return Verdict.CONTRADICTORY
+        return Verdict.TOO_CLOSE if doubtful else Verdict.FITS
+
+    @property
     def fits(self) -> bool:
-        """Whether nothing of this is too improbable; residuals of few cells, whole numbers, may all be 0."""
-        alone = min(1 - 1e-16, *(own.p_value for own in self.tables.values() if not _cancels(own)), 1.0)
-        of_worst = float(-np.expm1(max(len(self.tables), 1) * np.log1p(-alone)))
-        every = LotFit(self.statistic, self.degrees_of_freedom, excess=self.excess)
-        together = 1.0 if _cancels(every) else self.p_value
-        return min(together, self.probability, of_worst) >= DOUBTFUL
+        """Whether nothing of this is too improbable."""
+        return self.verdict in (Verdict.FITS, Verdict.UNTESTED)
 
     @property
     def unchecked(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -201,54 +277,66 @@ class FitOfParts:
             found[level] = found.get(level, TableFit()) + own
         return found
 
-    def look_at(self, geolevel: str, geocodes: Sequence[str], tables: Iterable[tuple[Table, ReadRows]]) -> None:
+    def look_at(
+        self, geolevel: str, geocodes: Sequence[str], tables: Iterable[tuple[int, Table, ReadRows]], tails: Tails
+    ) -> None:
         """Take in some geounits of a level, (G,).
 
         Parameters
         ----------
         geolevel : str
         geocodes : sequence of str, (G,)
-        tables : iterable of (Table, callable)
-            What was measured there, and what gives of some of the geounits the measurements, (rows, cells), their
-            estimates, the variances of the measurements, (rows, 1) or (rows, cells), 0 exact and ``inf`` not measured,
-            and those of the estimates, (rows, cells).
+        tables : iterable of (int, Table, callable)
+            The number of an observed table, what was measured there, and what gives of some of the geounits the
+            measurements, (rows, cells), their estimates, the variances of the measurements, (rows, 1) or (rows, cells),
+            0 exact and ``inf`` not measured, and those of the estimates, (rows, cells).
+        tails : Tails
+            Of the noise of all observed tables.
         """
-        sums = np.zeros((2, len(geocodes)))
-        for table, read in tables:
-            step = PIECE // table.size + 1
+        sums = np.zeros((3, len(geocodes)))
+        for number, table, read in tables:
+            excess, step = tails.of_table(number), PIECE // table.size + 1
             for here in (slice(start, start + step) for start in range(0, len(geocodes), step)):
-                sums[:, here] += self._add(geolevel, table.name, geocodes[here], *read(here))
-        statistic, expectation = sums
-        for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + 1e-300))[:1].tolist():
-            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i], excess=self.excess)
+                statistic, expectation = self._add(geolevel, table.name, geocodes[here], *read(here), tails, excess)
+                sums[:, here] += statistic, expectation, excess * expectation
+        statistic, expectation, heavy = sums
+        for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + heavy + 1e-300))[:1].tolist():
+            own = GeounitFit(float(statistic[i]), float(expectation[i]), float(heavy[i]), geolevel, geocodes[i])
             if self.geounit is None or abs(own.z) > abs(self.geounit.z):
                 self.geounit = own
 
     def _add(
-        self, geolevel: str, table: str, geocodes: Sequence[str], y: Float, x: Float, noise: Float, spread: Float
+        self,
+        geolevel: str,
+        table: str,
+        geocodes: Sequence[str],
+        y: Float,
+        x: Float,
+        noise: Float,
+        spread: Float,
+        tails: Tails,
+        excess: float,
     ) -> tuple[Float, Float]:
         """Take in a table of some geounits; gives their statistics and expectations, (G,)."""
-        noisy = (noise > 0) & np.isfinite(noise)
-        precision = np.divide(1.0, noise, out=np.zeros_like(noise), where=noisy)
+        precision = reciprocal(noise)
         squares, redundancy = squares_and_redundancy(y, x, precision, spread)
-        statistic, expectation = squares.sum(axis=1), redundancy.sum(axis=1)
-        checked = redundancy > LEAST_CHECKED
-        count = int(np.count_nonzero(noisy)) * (y.shape[1] // noisy.shape[1])
-        sums = float(statistic.sum()), float(expectation.sum()), int(np.count_nonzero(checked)), count
-        own = TableFit(*sums, excess=self.excess)
+        own = TableFit.of(excess, tails, y, squares, redundancy, precision)
         self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
+        checked = redundancy > LEAST_CHECKED
         cells = np.divide(squares, redundancy, out=np.full_like(squares, -1.0), where=checked).ravel()
-        least = self.largest[-1].residual ** 2 if len(self.largest) == KEPT else 0.0
-        if cells.max(initial=-1.0) >= least:
+        least = self.largest[-1].rank[0] if len(self.largest) == KEPT else 0.0
+        if (most := cells.max(initial=-1.0)) >= 0 and log_tail(np.sqrt(most), excess) <= least:
             for place in np.argpartition(-cells, min(KEPT, cells.size) - 1)[:KEPT].tolist():
                 row, cell = divmod(place, y.shape[1])
                 if checked[row, cell]:
                     value, e = float(y[row, cell]), float(y[row, cell] - x[row, cell])
                     expected = value - e / float(redundancy[row, cell])
                     residual = float(np.copysign(np.sqrt(cells[place]), e))
-                    self.largest.append(Residual(geolevel, geocodes[row], table, cell, value, expected, residual))
-            self.largest = sorted(self.largest, key=lambda own: -abs(own.residual))[:KEPT]
-        return statistic, expectation
+                    self.largest.append(
+                        Residual(geolevel, geocodes[row], table, cell, value, expected, residual, excess)
+                    )
+            self.largest = sorted(self.largest, key=lambda own: own.rank)[:KEPT]
+        return squares.sum(axis=1), redundancy.sum(axis=1)
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it, and the verdict for other readers."""
@@ -257,25 +345,25 @@ class FitOfParts:
             "tables": [
                 [*key, own.statistic, own.expectation, own.checked, own.noisy] for key, own in self.tables.items()
             ],
+            "tails": [[own.heavy, own.fixed, own.by_steps] for own in self.tables.values()],
             "largest": [asdict(own) for own in self.largest],
             "geounit": None if self.geounit is None else asdict(self.geounit),
-            "excess": self.excess,
         }
 
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> FitOfParts:
         """What `to_json` gave; of Gaussian noise where it does not say."""
-        excess = said.get("excess", 0.0)
-        return cls(
-            {(level, table): TableFit(*own, excess=excess) for level, table, *own in said["tables"]},
-            [Residual(**own) for own in said["largest"]],
-            None if said["geounit"] is None else GeounitFit(**(said["geounit"] | {"excess": excess})),
-            excess,
-        )
+        tables, tails = {}, said["tails"] or [(0.0, 0.0, 0.0)] * len(said["tables"])
+        for (level, table, statistic, expectation, *counts), (heavy, *missing) in zip(
+            said["tables"], tails, strict=True
+        ):
+            tables[level, table] = TableFit(statistic, expectation, heavy, *counts, *missing)
+        geounit = None if said["geounit"] is None else GeounitFit(**said["geounit"])
+        return cls(tables, [Residual(**own) for own in said["largest"]], geounit)
 
 
 def fit_of_geography(
-    problem: Problem, y: Float, x: Float, variances: Callable[[int, slice], Float], excess: float = 0.0
+    problem: Problem, y: Float, x: Float, variances: Callable[[int, slice], Float], tails: Tails = GAUSSIAN_TAILS
 ) -> FitOfParts:
     """The fit of a whole problem on a spine or on areas.
 
@@ -286,10 +374,10 @@ def fit_of_geography(
         Measured, and estimated.
     variances : callable
         Of the estimates of an observed table, by its number, at some of its geounits, (geounits, cells).
-    excess : float
-        The largest excess kurtosis of the noise, as `noise_mechanisms.laws.named_laws.excess_kurtosis` gives it.
+    tails : Tails
+        Of the noise, as `noise_mechanisms.laws.named_laws.tails_of` gives them.
     """
-    places, fit, by_geounit = problem.domain.places, FitOfParts(excess=excess), problem.geounit_variances
+    places, fit, by_geounit = problem.domain.places, FitOfParts(), problem.geounit_variances
 
     def read(i: int, rows: slice) -> Arrays:
         cut = problem.observed.block(i)
@@ -300,6 +388,6 @@ def fit_of_geography(
 
     for level, members in enumerate(places.members):
         numbers = [i for i, own in enumerate(problem.observed_levels) if own == level]
-        tables = [(problem.observed_tables[i], partial(read, i)) for i in numbers]
-        fit.look_at(places.levels[level], [places.geocodes[i] for i in members.tolist()], tables)
+        tables = [(i, problem.observed_tables[i], partial(read, i)) for i in numbers]
+        fit.look_at(places.levels[level], [places.geocodes[i] for i in members.tolist()], tables, tails)
     return fit

@@ -11,11 +11,14 @@ import scipy  # which takes its parts when they are named: `special` costs more 
 from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.verification.correlated_residuals import CorrelatedResiduals
+from blue_solvers.verification.fit_of_parts import FitOfParts, Residual, TableFit
 from blue_solvers.verification.probabilities import (
+    LEAST_CHECKED,
     FitOfCells,
     Outlier,
     ResidualReplicates,
     by_name,
+    log_tail,
     of_chi_square,
     of_largest,
     replicated,
@@ -37,9 +40,9 @@ from constraint_builders.description.areas import Places
 from constraint_builders.description.layout import Name
 from constraint_builders.description.reals import random_generator, share, whole_number
 from constraint_builders.description.source_values import SourceValues
+from constraint_builders.description.tails import GAUSSIAN_TAILS, Tails
 from constraint_builders.vectors import refuse_large_values
 
-LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 CHECKED, KNOWN_EXACTLY, NOT_MEASURED, UNCHECKED = range(4)
 REASONS = ("checked by others", "known exactly", "not measured", "nothing else that was measured checks it")
 
@@ -77,6 +80,8 @@ class Fit:
         Whose measurements these are, where they are not one for each cell.
     correlated : CorrelatedResiduals or None
         What else is known of residuals whose noise is correlated.
+    tails : Tails
+        Of the noise; of uncorrelated noise the verdict goes by them, and without replicates probabilities of residuals.
     """
 
     problem: Problem
@@ -92,6 +97,7 @@ class Fit:
     rounding: float = 0.0
     sources: SourceValues | None = None
     correlated: CorrelatedResiduals | None = None
+    tails: Tails = GAUSSIAN_TAILS
 
     @property
     def values(self) -> Float:
@@ -142,22 +148,29 @@ class Fit:
         """Why a measurement has a residual, or none."""
         return REASONS[self.status[position]]
 
+    @cached_property
+    def parts(self) -> FitOfParts:
+        """What this comes to, as the one part of a fit that adds up: by it measurements are judged."""
+        tables, precision = dict[tuple[str, str], TableFit](), reciprocal(self.variances)
+        for i, name in enumerate(self.problem.observed.names):
+            cells = (own[self.of_table(name)] for own in (self.values, self.squares, self.redundancy, precision))
+            tables["", str(i)] = TableFit.of(self.tails.of_table(i), self.tails, *cells)
+        if self.correlated is not None:  # all tables are judged together
+            tables = {("", ""): TableFit(self.statistic, float(self.degrees_of_freedom), 0.0, self.checked)}
+        where = "", "", "", 0, np.nan, np.nan
+        return FitOfParts(tables, [Residual(*where, self.residuals[i], self._excess[i]) for i in self.furthest(1)])
+
     @property
     def p_value_beyond(self) -> float:
-        """The p-value; of a statistic beyond all replicates, which cannot tell how far, that of chi-square at most.
+        """As `parts` have it; the former name."""
+        return self.parts.p_value
 
-        Below all, it is that of all whole numbers that are as near: each figure may be half a unit off. Figures that a
-        law published agree more often than noise that is drawn: of these none is too near.
-        """
-        if self.replicates is None or self.p_value > 2 / (1 + self.replicates.totals.size):
-            return self.p_value
-        statistic, expected = self.statistic, self.degrees_of_freedom
-        if statistic < expected:
-            if not isinstance(self.problem.noise.law, str):
-                return self.p_value
-            half = np.sqrt(reciprocal(self.variances[self.status == CHECKED]).sum()) / 2
-            statistic = min((np.sqrt(statistic) + half) ** 2, expected)
-        return min(self.p_value, of_chi_square(statistic, expected))
+    @cached_property
+    def _excess(self) -> Float:
+        """Excess kurtosis of every measurement's table, (N,)."""
+        sizes = self.problem.observed.sizes
+        excess = np.repeat(np.array(self.tails.excess or np.zeros(sizes.size)), sizes)
+        return excess if self.sources is None else excess[self.sources.cell]
 
     @cached_property
     def checked(self) -> int:
@@ -172,8 +185,8 @@ class Fit:
         tables; elsewhere it is the largest that it can be of Gaussian noise, so that z is never too far from 0.
         """
         layout = self.problem.observed
-        numbers = np.repeat(np.arange(len(layout.names)), layout.sizes)
-        statistic, expectation, deviation = self._together(numbers, len(layout.names))
+        number = np.repeat(np.arange(len(layout.names)), layout.sizes)
+        statistic, expectation, deviation = self._together(number, len(layout.names))
         if self.replicates is not None:
             of_draws = self.replicates.tables.std(axis=0, ddof=1)
             deviation = np.where(of_draws > 0, of_draws, deviation)  # all noise may be 0
@@ -187,15 +200,14 @@ class Fit:
         """All measurements of every source, where several measured some cell; z as that of tables."""
         if self.sources is None:
             return {}
-        sums = self._sums(self.sources.source, len(self.sources.names))
-        return by_name(self.sources.names, *sums, np.sqrt(2 * sums[1]))
+        return by_name(self.sources.names, *self._sums(self.sources.source, len(self.sources.names)))
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
         """All tables of every geolevel, or layer of areas, together; only with a geography."""
         levels = self._places().levels
-        numbers = np.repeat(self.problem.observed_levels, self.problem.observed.sizes)
-        return by_name(levels, *self._together(numbers, len(levels)))
+        number = np.repeat(self.problem.observed_levels, self.problem.observed.sizes)
+        return by_name(levels, *self._together(number, len(levels)))
 
     @cached_property
     def by_geounit(self) -> Float:
@@ -228,7 +240,7 @@ class Fit:
         Returns
         -------
         list of Outlier
-            The largest first.
+            The largest first; of tables whose noise has other tails, the least probable.
         """
         return [self._outlier(i) for i in self.furthest(k)]
 
@@ -244,7 +256,8 @@ class Fit:
         list of int
             The largest first.
         """
-        sizes = np.nan_to_num(abs(self.residuals), nan=-1.0)
+        sizes = abs(self.residuals) if len({*self.tails.excess}) < 2 else -log_tail(self.residuals, self._excess)
+        sizes[self.status != CHECKED] = -1.0
         k = min(whole_number(k, "k", 0), self.checked)
         chosen = np.argpartition(-sizes, k - 1)[:k] if k else np.zeros(0, dtype=np.intp)
         return [int(i) for i in chosen[np.argsort(-sizes[chosen], kind="stable")]]
@@ -274,20 +287,15 @@ class Fit:
         return sd * distance * np.where(seen, np.sqrt(self.redundancy) * reciprocal(shown), 1.0)
 
     def __str__(self) -> str:
-        verdict = "fits" if self.p_value_beyond > 0.001 else "does not fit"
-        lines = [
-            f"{verdict}: chi-square {self.statistic:.6g} on {self.degrees_of_freedom:,} degrees of freedom, "
-            f"p = {self.p_value_beyond:.2g}"
-        ]
-        worst = max(self.by_table.items(), key=lambda item: abs(item[1].z))
-        lines.append(f"table furthest from its noise: {worst[0]!r}, {worst[1].z:+.1f} standard deviations")
-        if self.by_source:
-            source, own = max(self.by_source.items(), key=lambda item: abs(item[1].z))
-            lines.append(f"source furthest from its noise: {source!r}, {own.z:+.1f} standard deviations")
+        degrees, p_value = f"{self.degrees_of_freedom:,} degrees of freedom", f"p = {self.parts.p_value:.2g}"
+        fits = "fits" if self.parts.fits else "does not fit"
+        lines = [f"{fits}: chi-square {self.statistic:.6g} on {degrees}, {p_value}"]
+        for what, lots in (("table", self.by_table), ("source", self.by_source)):
+            for name, own in sorted(lots.items(), key=lambda item: -abs(item[1].z))[:1]:
+                lines.append(f"{what} furthest from its noise: {name!r}, {own.z:+.1f} standard deviations")
         for one in self.outliers(1):
             where = f"{one.table!r} {one.labels}" + (f" by {one.source!r}" if one.source else "")
-            said = f"{where}, {one.residual:+.1f}, probability {one.probability:.2g}"
-            lines[-1] += f"; largest residual: {said}"
+            lines[-1] += f"; largest residual: {where}, {one.residual:+.1f}, probability {one.probability:.2g}"
         return "\n".join(lines)
 
     def _places(self) -> Places:
@@ -296,18 +304,16 @@ class Fit:
         return self.problem.places
 
     def _outlier(self, i: int) -> Outlier:
-        layout, position, residual = self.problem.observed, self.cell(i), float(self.residuals[i])
-        value = float(self.published[i])
+        layout, residual, value = self.problem.observed, float(self.residuals[i]), float(self.published[i])
         left = float(residual * np.sqrt(self.variances[i] / self.redundancy[i]))
-        if self.correlated is not None:
-            left = self.correlated.from_others(i)
+        left = left if self.correlated is None else self.correlated.from_others(i)
         if self.replicates is None:
-            probability = of_largest(abs(residual), self.checked)
+            probability = of_largest(residual, self.checked, float(self._excess[i]))
         else:
             rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
             probability = share_beyond(self.replicates.largest, abs(residual) - rounding)
-        name, cell = layout.locate(position)
-        labels = layout.labels(position)
+        name, cell = layout.locate(self.cell(i))
+        labels = layout.labels(self.cell(i))
         return Outlier(name, cell, value, value - left, residual, probability, self.source(i), labels)
 
 
@@ -321,6 +327,7 @@ def fit_of_estimate(
     draws: int = 200,
     rng: np.random.Generator | int | None = None,
     apply: Callable[[Float], Float] | None = None,
+    tails: Tails = GAUSSIAN_TAILS,
 ) -> Fit:
     """Test the measurements against the noise that they claim. No solver takes part.
 
@@ -340,6 +347,8 @@ def fit_of_estimate(
     apply : callable, optional
         The estimate of columns over the observed layout, (n, K), without an offset: by it outliers of correlated noise
         are compared with what others predict.
+    tails : Tails
+        Of the noise, as `noise_mechanisms.laws.named_laws.tails_of` gives them.
 
     Returns
     -------
@@ -375,22 +384,17 @@ def fit_of_estimate(
     status[redundancy <= LEAST_CHECKED] = UNCHECKED
     status[known], status[unmeasured] = KNOWN_EXACTLY, NOT_MEASURED
     weight = np.where(status == CHECKED, np.sqrt(precision * reciprocal(redundancy)), np.nan)
-    if problem.covariance is None:  # the rank of the equations that bind noisy cells
-        degrees = round(float(redundancy.sum()))
-    else:
+    degrees, own = round(float(redundancy.sum())), None  # the rank of the equations that bind noisy cells
+    if problem.covariance is not None:
         degrees = problem.rank - problem.exact_equations[0].shape[0]
-    found = None
+        own = CorrelatedResiduals(noise, e, apply)
+    statistic, rounding, found = float(e @ noise.weighted(e)[0]), float(rounding_of(value, x)), None
+    p_value = of_chi_square(statistic, degrees) if degrees else 1.0
     if replicate is not None:
         table = np.repeat(np.arange(len(problem.observed.names)), problem.observed.sizes)[cell]
         found = replicated(noise, table, weight, replicate, draws, random_generator(rng))
-    statistic = float(e @ noise.weighted(e)[0])
-    p_value = of_chi_square(statistic, degrees) if degrees else 1.0
-    rounding = float(rounding_of(value, x))
-    if found is not None:
         slack = noise.slack(statistic, rounding)
         above, below = share_beyond(found.totals, statistic - slack), share_beyond(-found.totals, -statistic - slack)
         p_value = min(1.0, 2 * min(above, below))
-    own = None if problem.covariance is None else CorrelatedResiduals(noise, e, apply)
-    return Fit(
-        problem, y, statistic, degrees, p_value, e * weight, status, redundancy, squares, found, rounding, sources, own
-    )
+    studentised = e * weight, status, redundancy, squares
+    return Fit(problem, y, statistic, degrees, p_value, *studentised, found, rounding, sources, own, tails)

@@ -8,10 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # which takes its parts when they are named: `special` costs more than all of this package
+from numpy.typing import ArrayLike
 
 from blue_solvers.verification.weighed_noise import WeighedNoise, reciprocal
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.layout import Name
+
+LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
+DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
 
 
 class Outlier(NamedTuple):
@@ -52,18 +56,23 @@ class FitOfCells(NamedTuple):
     z: float
 
 
-def of_chi_square(statistic: float, degrees: float, excess: float = 0.0) -> float:
+def of_chi_square(statistic: float, degrees: ArrayLike, excess: ArrayLike = 0.0, missing: float = 0.0) -> float:
     """The probability, two-sided, of a statistic as far from what is expected, by the noise's excess kurtosis.
 
-    The variance of the statistic is (2 + excess) times the degrees at most, and a gamma law's has that; above, one
-    noise may be as large by itself, and below, most may be 0.
+    Of lots of cells, (lots,), with so many degrees each; less than one are one that is weighed by less. The variance of
+    the statistic is 2 + excess times the degrees at most, and a gamma law's has that; above, one noise may be as large
+    by itself, and below, most may be 0. `missing` squares may be so because figures are whole.
     """
-    even = 2 / (2 + excess)
-    above = float(scipy.special.chdtrc(even * degrees, even * statistic))
-    if excess:
-        by_one = statistic - degrees - np.sqrt(excess * degrees)
-        above += 2 * degrees * _of_one(np.sqrt(max(by_one, 0.0)), excess)
-    return min(1.0, 2 * min(above, float(scipy.special.chdtr(even * degrees, even * (statistic + excess)))))
+    degrees, excess = np.broadcast_arrays(np.atleast_1d(degrees), excess)
+    scale = min(float(degrees.sum()), 1.0)
+    statistic, degrees, missing = statistic / scale, degrees / scale, missing / scale
+    total = float(degrees.sum())
+    mean = float(degrees @ excess) / total
+    even = 2 / (2 + mean)
+    by_one = np.sqrt(max(statistic - total - np.sqrt(mean * total), 0.0))
+    above = scipy.special.chdtrc(even * total, even * statistic) + 2 * degrees @ np.exp(_log_of_one(by_one, excess))
+    below = scipy.special.chdtr(even * total, even * (statistic + mean + missing))
+    return float(min(1.0, 2 * above, 2 * below))
 
 
 def of_largest(residual: float, checked: int, excess: float = 0.0) -> float:
@@ -71,14 +80,20 @@ def of_largest(residual: float, checked: int, excess: float = 0.0) -> float:
 
     Of Laplace noise of any variance, whole numbers too, and of its sums, which are nearer to the normal law.
     """
-    own = max(float(scipy.special.ndtr(-abs(residual))), _of_one(residual, excess))
+    own = float(np.exp(log_tail(residual, excess)))
     with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
         return float(-np.expm1(checked * np.log1p(-2 * min(own, 0.5))))
 
 
-def _of_one(residual: float, excess: float) -> float:
-    """The tail of noise with that kurtosis beyond the normal law's: exponential, as that of a law of Laplace's kind."""
-    return float(np.exp(-np.sqrt(6 / excess) * abs(residual))) if excess else 0.0
+def log_tail(residual: ArrayLike, excess: ArrayLike) -> Float:
+    """Logarithms of the probabilities that one noise is beyond residuals, (...): the normal law's, or a heavier one."""
+    return np.fmax(scipy.special.log_ndtr(-abs(np.asarray(residual))), _log_of_one(residual, excess))
+
+
+def _log_of_one(residual: ArrayLike, excess: ArrayLike) -> Float:
+    """The tail beyond the normal law's, (...): exponential, as that of a law of Laplace's kind; none without excess."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.asarray(excess) > 0, -np.sqrt(6 / np.asarray(excess)) * abs(np.asarray(residual)), -np.inf)
 
 
 def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:

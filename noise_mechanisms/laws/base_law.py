@@ -81,6 +81,16 @@ class Law(NoiseLaw):
     def variance(self) -> float:
         """The exact variance, in squared counts."""
 
+    @property
+    def step(self) -> float:
+        """Of which all noise is whole multiples; 0 where it is a real number."""
+        return float(self.discrete)
+
+    @property
+    def fixed(self) -> float | None:
+        """The figure that is published without noise, less the mean."""
+        return None
+
     @staticmethod
     @abstractmethod
     def _parameter_of(variance: Float) -> Float:

@@ -5,15 +5,17 @@ It is drawn for simulation, or added for publication.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import NOISE_LAWS, LawOrName
 from constraint_builders.description.reals import positive_number, random_generator, real_array, shown, whole_number
+from constraint_builders.description.tails import MOST_KURTOSIS, Tails
 from constraint_builders.memory import require_memory
 from noise_mechanisms.laws.base_law import BLOCK, Law, Seed, blocks, check_variances, fill
 
@@ -149,10 +151,20 @@ def variance_of(name: str, scale: float) -> float:
     return positive_number(kind(number).variance, f"{name}: the variance of scale {number:g}")
 
 
-def excess_kurtosis(name: LawOrName, variances: Float) -> float:
-    """The largest that noise of some variances, (n,), has, never below 0; 0 exact and ``inf`` not measured."""
-    least = float(variances.min(initial=np.inf, where=variances > 0))
-    return max(0.0, kind_of(name).from_variance(least).excess_kurtosis) if np.isfinite(least) else 0.0
+def tails_of(name: LawOrName, variances: Iterable[Float]) -> Tails:
+    """Tails of the noise of tables of some variances, (cells,) each; 0 exact, ``inf`` not measured."""
+    kind, least = kind_of(name), [float(own.min(initial=np.inf, where=own > 0)) for own in variances]
+    laws = {own: kind.from_variance(min(max(own, 1 / MOST_KURTOSIS), MOST_KURTOSIS)) for own in least}
+    if not laws:
+        return Tails()
+    some = laws[least[0]]
+    return Tails(tuple(min(max(0.0, laws[own].excess_kurtosis), MOST_KURTOSIS) for own in least), some.step, some.fixed)
+
+
+def tails_in(problem: Problem) -> Tails:
+    """Those of all observed tables."""
+    variances = problem.geounit_variances or np.split(problem.variances, problem.observed.offsets[1:-1])
+    return tails_of(problem.noise.law, variances)
 
 
 def draw(name: LawOrName, variance: ArrayLike, rng: Seed = None, columns: int | None = None) -> Float:

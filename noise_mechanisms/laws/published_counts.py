@@ -99,6 +99,11 @@ class PublishedCount(DiscreteLaw):
         return low > high
 
     @property
+    def fixed(self) -> float | None:
+        """0, less the mean, if a count of 0 is published as it is."""
+        return None if self.variance_at(0.0) else -self.mean
+
+    @property
     def declared(self) -> Self:
         """The law: its variance does not tell what it is."""
         return self
@@ -161,6 +166,11 @@ class RoundingToBase(PublishedCount):
         object.__setattr__(self, "base", whole_number(self.base, f"{self.name}: base", 2))
         if self.base > LARGEST_SCALE:
             raise ValueError(f"{self.name}: base is {self.base}: whole numbers so large are not exact in float64")
+
+    @property
+    def step(self) -> float:
+        """The base."""
+        return float(self.base)
 
     def _multiples(self, figures: ArrayLike) -> tuple[Float, Float]:
         """Figures, (...), and the largest multiple that is below what is none, so that no count is left for it."""

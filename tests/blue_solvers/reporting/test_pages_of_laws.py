@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from blue_solvers import estimate, read_tables
+from blue_solvers import Estimate, estimate, read_tables
 from blue_solvers.cli import main
 from blue_solvers.commands.fit_line import fit_report
-from blue_solvers.goodness import FEW_DEGREES, Verdict, explained, judged_p_value, shown_fit, verdict
+from blue_solvers.goodness import Verdict, explained
 from blue_solvers.reporting.of_tables import page_of_measurements
+from blue_solvers.verification import Fit
 from constraint_builders import Problem, Schema
 from constraint_builders.description.noise import NoiseLaw
 from noise_mechanisms import add_noise
@@ -18,7 +19,18 @@ from noise_mechanisms.laws import CellKey, RandomRounding, Rounding
 from tests.helpers.refused_commands import refusal
 
 LAW = RandomRounding(3)
+FEW_DEGREES = 50
 AREAS = pl.DataFrame({"shop": ["a", "b", "c", "d"], "Region": ["N", "N", "S", "S"], "Chain": ["x", "y", "x", "y"]})
+
+
+def shown_fit(est: Estimate) -> Fit:
+    """The fit that commands and pages show."""
+    return est.goodness_of_fit(draws=0)
+
+
+def verdict(fit: Fit) -> Verdict:
+    """What it comes to."""
+    return fit.parts.verdict
 
 
 def _files(folder: Path, figures: dict[str, int]) -> tuple[str, list[str]]:
@@ -35,7 +47,7 @@ def _files(folder: Path, figures: dict[str, int]) -> tuple[str, list[str]]:
     return str(folder / "counts.csv"), flags
 
 
-def test_the_page_says_the_law_and_the_fit_by_replicates(tmp_path: Path) -> None:
+def test_the_page_says_the_law_and_the_fit(tmp_path: Path) -> None:
     """Of the tables, and of the estimates that were made of them, which hold the figures."""
     counts, flags = _files(tmp_path, {"N": 21, "x": 27})
     out, page = str(tmp_path / "out.csv"), tmp_path / "page.html"
@@ -44,7 +56,7 @@ def test_the_page_says_the_law_and_the_fit_by_replicates(tmp_path: Path) -> None
         assert main(["report", read, *flags, "--out", str(page)]) == 0
         text = page.read_text()
         assert "by the law RandomRounding(base=3), of variance 1.333" in text
-        assert "by 200 replicates of the noise" in text
+        assert "(two-sided, the noise taken for Gaussian). The measurements agree" in text
         assert "2 Chain, 2 Region, 4 shop" in text
     assert "differ from that estimate by at most" in text
 
@@ -69,16 +81,16 @@ def test_flags_of_noisy_tables_are_refused_beside_estimates(tmp_path: Path, caps
     assert "give --areas if they cross" in refusal(capsys, "report", out, *flags[2:], "--out", page)
 
 
-def test_few_degrees_are_tested_by_replicates_and_many_small_counts_are_explained() -> None:
+def test_figures_that_add_up_are_in_no_doubt_where_they_are_few_or_small_counts() -> None:
     table = pl.DataFrame({"sex": ["total", "f", "m"], "value": [12, 6, 6]})
-    est = estimate(*read_tables(table, noise=LAW))
-    assert est.goodness_of_fit(draws=0).degrees_of_freedom <= FEW_DEGREES
-    assert shown_fit(est).replicates is not None
+    fit = shown_fit(estimate(*read_tables(table, noise=LAW)))
+    assert fit.degrees_of_freedom <= FEW_DEGREES
+    assert fit.p_value < 1e-4
+    assert verdict(fit) == Verdict.FITS
     problem = Problem(Schema({"a": 400, "b": 2}), {"a": LAW, "a * b": LAW})
     small = problem.marginal_matrix() @ (np.arange(problem.domain.size) % 9 == 0).astype(float)
     fit = shown_fit(estimate(problem, add_noise(problem, small, 1)))
-    assert fit.replicates is None
-    assert fit.p_value_beyond < 1e-4
+    assert fit.p_value < 1e-4
     assert verdict(fit) == Verdict.FITS  # zeros without noise leave as much
     assert "0 is published as it is by RandomRounding(base=3)" in explained(fit)
     added = problem.marginal_matrix() @ (3.0 * (np.arange(problem.domain.size) % 7))
@@ -92,15 +104,14 @@ def test_few_degrees_are_tested_by_replicates_and_many_small_counts_are_explaine
 def test_whole_numbers_that_happen_to_add_up_are_not_too_close(law: str) -> None:
     """A quarter of right data of variance 1 leaves nothing at all; of noise that is real none does."""
     problem = Problem(Schema({"sex": 2}), {"total": 1.0, "sex": 1.0}, noise=law)
-    fit = shown_fit(estimate(problem, [110.0, 50, 60]))
-    assert (fit.replicates is None) == (law == "gaussian")
+    est = estimate(problem, [110.0, 50, 60])
+    fit = shown_fit(est)
     whole = "discrete" in law
-    assert whole == (fit.p_value > 0.1)
+    assert whole == (est.goodness_of_fit(rng=0).p_value > 0.1)
     assert verdict(fit) == (Verdict.TOO_CLOSE if law == "gaussian" else Verdict.FITS)
 
 
 def test_few_whole_numbers_of_large_noise_may_be_too_close_or_hold_an_outlier() -> None:
-    """Beyond all replicates, of which none is as improbable as a doubt, chi-square and the normal law tell how far."""
     problem = Problem(Schema({"a": 40, "b": 2}), {"a": 1e4, "a * b": 1e4}, noise="discrete_gaussian")
     y = problem.marginal_matrix() @ np.full(80, 1000.0)
     noise = np.rint(np.random.default_rng(1).normal(0, 100, y.size))
@@ -109,17 +120,15 @@ def test_few_whole_numbers_of_large_noise_may_be_too_close_or_hold_an_outlier() 
     for word, values in said.items():
         fit = shown_fit(estimate(problem, values))
         assert fit.degrees_of_freedom == 40 <= FEW_DEGREES
-        assert (fit.replicates is None) == (word == Verdict.FITS)  # which may take seconds are drawn in doubt alone
         assert verdict(fit) == word
-    assert fit.p_value_beyond > 1e-4  # all together are not improbable
+    assert fit.p_value > 1e-4  # all together are not improbable
     assert verdict(shown_fit(estimate(problem, y + np.rint(noise / 10)))) == Verdict.TOO_CLOSE
 
 
 @pytest.mark.parametrize("law", ["discrete_laplace", RandomRounding(3)])
-def test_no_replicates_are_drawn_where_nothing_is_checked(law: str | NoiseLaw) -> None:
+def test_what_nothing_checks_is_not_tested(law: str | NoiseLaw) -> None:
     variance, noise = (2.0, law) if isinstance(law, str) else (law, "gaussian")
     fit = shown_fit(estimate(Problem(Schema({"a": 3}), {"a": variance}, noise=noise), [3.0, 6.0, 9.0]))
-    assert fit.replicates is None
     assert verdict(fit) == Verdict.UNTESTED
 
 
@@ -135,15 +144,16 @@ def test_few_figures_that_were_rounded_may_agree_more_often_than_drawn_ones() ->
 
 @pytest.mark.parametrize("law", [LAW, Rounding(3)])
 def test_few_figures_that_contradict_one_another_are_said_to(law: NoiseLaw, tmp_path: Path) -> None:
-    """Beyond all replicates, of which 200 say p = .01 at least, chi-square tells how far."""
+    """Which 200 replicates do not tell, of which p is .01 at least."""
     table = pl.DataFrame({"sex": ["total", "f", "m"], "value": [90, 6, 6]})
     fit = shown_fit(estimate(*read_tables(table, noise=law)))
-    assert fit.replicates is not None
-    assert fit.p_value > 0.001
+    by_replicates = estimate(*read_tables(table, noise=law)).goodness_of_fit(rng=0)
+    assert by_replicates.p_value > 0.001
+    assert by_replicates.parts == fit.parts
     assert verdict(fit) == Verdict.CONTRADICTORY
-    assert judged_p_value(fit) < 1e-4
+    assert fit.parts.p_value < 1e-4
     assert "does not fit" in str(fit)
-    assert f"p = {judged_p_value(fit):.2g}" in str(fit)
+    assert f"p = {fit.parts.p_value:.2g}" in str(fit)
     near = shown_fit(estimate(*read_tables(table.with_columns(value=pl.Series([15, 6, 6])), noise=law)))
     assert verdict(near) == Verdict.FITS
     table.write_csv(tmp_path / "table.csv")
@@ -190,8 +200,8 @@ def test_laplace_noise_of_many_figures_is_judged_by_its_kurtosis(seed: int) -> N
         assert verdict(fit) == word
         assert explained(fit) == word.explained
         page = page_of_measurements(est, "figures", 0.95)
-        said = f"p = {judged_p_value(fit):.2g}"
-        assert (judged_p_value(fit) < 1e-4) == (word != Verdict.FITS)
+        said = f"p = {fit.parts.p_value:.2g}"
+        assert (fit.parts.p_value < 1e-4) == (word != Verdict.FITS)
         assert said in fit_report(est).line
         assert any(f"{said} (two-sided, by the kurtosis of the noise)" in own for own in page.sections[1].sentences)
 

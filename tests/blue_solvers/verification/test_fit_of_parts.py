@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from blue_solvers import blue
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.verification import FitOfParts, fit_of_geography, fit_of_parts
-from blue_solvers.verification.fit_of_parts import Residual, TableFit
+from blue_solvers.verification.fit_of_parts import GeounitFit, Residual, TableFit, Verdict
 from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
 from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import draw
-from noise_mechanisms.laws.named_laws import excess_kurtosis
+from noise_mechanisms.laws.named_laws import tails_in, tails_of
+from tests.helpers.refused import refuses
 from tests.helpers.spines import consistent_measurements, spine_problems
 
 
@@ -56,10 +57,12 @@ def test_many_small_tables_of_right_noise_fit() -> None:
     """The squares of few residuals have longer tails than the normal law."""
     rng, share, wrong = np.random.default_rng(0), 0.8, 0
     for _ in range(1_000):
-        tables = {("US", str(i)): TableFit(share * rng.chisquare(1), share, 1, 1) for i in range(100)}
+        tables = {("US", str(i)): TableFit(share * rng.chisquare(1), share, 0.0, 1, 1) for i in range(100)}
         wrong += not FitOfParts(tables).fits
     assert wrong <= 3  # one in ten thousand, twice
-    assert not FitOfParts({("US", str(i)): TableFit(40.0 if i == 7 else 0.8, share, 1, 1) for i in range(100)}).fits
+    assert not FitOfParts(
+        {("US", str(i)): TableFit(40.0 if i == 7 else 0.8, share, 0.0, 1, 1) for i in range(100)}
+    ).fits
 
 
 @pytest.mark.parametrize("variance", [1.0, 25.0])
@@ -69,11 +72,11 @@ def test_whole_noise_that_happens_to_cancel_fits(variance: float) -> None:
     tables = {level: {"total": variance} for level in spine.levels}
     problem = Problem(Schema({"a": 1}), tables, spine=spine, noise="discrete_gaussian")
     P, y = blue(problem), np.array([60.0, 10.0, 20.0, 30.0])
-    found = fit_of_geography(problem, y, P @ y, P.variances_by_table().of)
+    found = fit_of_geography(problem, y, P @ y, P.variances_by_table().of, tails_in(problem))
     assert found.statistic < 1e-20
     assert found.fits
-    assert not (found + FitOfParts({("County", "total"): TableFit(60.0 * 0.2, 60.0, 60, 60)})).fits
-    assert not FitOfParts({("US", "total"): TableFit(0.0, 30.0, 30, 30)}).fits
+    assert not (found + FitOfParts({("County", "total"): TableFit(60.0 * 0.2, 60.0, 0.0, 60, 60)})).fits
+    assert not FitOfParts({("US", "total"): TableFit(0.0, 30.0, 0.0, 30, 30)}).fits
 
 
 TRACTS = 1_000
@@ -85,7 +88,7 @@ def test_laplace_noise_of_many_cells_fits_and_planted_errors_do_not() -> None:
     tables = {level: {"age": 100.0, "sex * age": 1.0} for level in spine.levels}
     for law, off in (("laplace", 60), ("discrete_laplace", 60), ("discrete_gaussian", 20)):
         problem = Problem(Schema({"sex": 2, "age": 5}), tables, spine=spine, noise=law)
-        P, excess = blue(problem), excess_kurtosis(law, problem.variances)
+        P, tails = blue(problem), tails_in(problem)
         spread, ages = P.variances_by_table().of, problem.observed.slice(("Tract", "age"))
         for seed in range(10):
             y = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
@@ -94,7 +97,7 @@ def test_laplace_noise_of_many_cells_fits_and_planted_errors_do_not() -> None:
             twice[ages] *= np.sqrt(2)
             one[ages.start + 7] += 10 * off
             for own, is_right in ((y, True), (half, False), (twice, False), (np.sqrt(2) * y, False), (one, False)):
-                fit = fit_of_geography(problem, own, P @ own, spread, excess)
+                fit = fit_of_geography(problem, own, P @ own, spread, tails)
                 assert fit.fits == is_right, (law, seed)
             assert (fit.largest[0].geocode, fit.largest[0].cell) == (problem.spine.geocodes[2], 2)
 
@@ -107,35 +110,75 @@ def test_probabilities_of_squares_are_not_too_small(law: str, degrees: int, draw
         squares = np.zeros(draws)
         for i in range(degrees):
             squares += draw(law, np.full(draws, variance), i) ** 2 / variance
-        excess = excess_kurtosis(law, np.array([variance]))
+        tails = tails_of(law, [np.array([variance])])
+        by_steps = degrees * tails.step**2 / (12 * variance)
         far = 5 + draws // 2_500  # of whole Gaussian noise of variance .25 three in ten thousand are too close
         for own in np.sort(squares)[[far, -far]].tolist():
-            lot = TableFit(own, float(degrees), degrees, degrees, excess=excess)
-            assert FitOfParts({("US", "a"): lot}, excess=excess).fits
+            lot = TableFit(own, float(degrees), degrees * tails.excess[0], degrees, degrees, 0.0, by_steps)
+            assert FitOfParts({("US", "a"): lot}).fits
 
 
 def test_stored_fits_that_say_no_kurtosis_are_of_gaussian_noise() -> None:
-    fit = FitOfParts({("US", "a"): TableFit(170.0, 100.0, 100, 100, excess=3.0)}, excess=3.0)
+    fit = FitOfParts({("US", "a"): TableFit(170.0, 100.0, 300.0, 100, 100)})
     assert fit.fits
     assert fit.tables["US", "a"].z == pytest.approx(70 / np.sqrt(500))
     said = StoredProof(fit=fit).to_json()
     assert StoredProof.from_json(said).fit == fit
-    del said["fit"]["excess"]
+    del said["fit"]["tails"]
     former = StoredProof.from_json(said).fit
-    assert former.excess == former.tables["US", "a"].excess == 0
+    assert former.tables["US", "a"].excess == 0
     assert not former.fits
 
 
 def test_residuals_of_nought_are_as_likely_as_any() -> None:
-    fit = FitOfParts({("US", "total"): TableFit(0.0, 1.0, 1, 1)}, [Residual("US", "", "total", 0, 9.0, 9.0, 0.0)])
+    fit = FitOfParts({("US", "total"): TableFit(0.0, 1.0, 0.0, 1, 1)}, [Residual("US", "", "total", 0, 9.0, 9.0, 0.0)])
     assert fit.probability == 1
     assert FitOfParts.from_json(fit.to_json()) == fit
 
 
 def test_parts_have_the_face_of_a_whole_fit() -> None:
     """The property was a method, which for one release still answers."""
-    fit = FitOfParts({("US", "total"): TableFit(2.0, 1.0, 1, 1), ("US", "sex"): TableFit(3.0, 2.0, 2, 2)})
+    fit = FitOfParts({("US", "total"): TableFit(2.0, 1.0, 0.0, 1, 1), ("US", "sex"): TableFit(3.0, 2.0, 0.0, 2, 2)})
     assert fit.by_table["US", "sex"].expectation == 2
-    assert fit.by_geolevel == {"US": TableFit(5.0, 3.0, 3, 3)}
+    assert fit.by_geolevel == {"US": TableFit(5.0, 3.0, 0.0, 3, 3)}
     with pytest.warns(DeprecationWarning, match="property"):
         assert fit.by_geolevel() == fit.by_geolevel
+
+
+@pytest.mark.parametrize("excess", [1e300, np.nan, -2.5, np.inf])
+@pytest.mark.parametrize("where", ["table", "geounit", "largest"])
+def test_stored_kurtoses_that_no_noise_has_are_refused(excess: float, where: str) -> None:
+    """All would fit."""
+    residual, geounit = Residual("US", "", "a", 0, 9.0, 1.0, 2.0), GeounitFit(8.0, 4.0, 0.0, "US", "")
+    said = StoredProof(fit=FitOfParts({("US", "a"): TableFit(8.0, 4.0, 12.0, 4, 4)}, [residual], geounit)).to_json()
+    assert StoredProof.from_json(said).fit.to_json() == said["fit"]
+    if where == "table":
+        said["fit"]["tails"][0][0] = excess
+    elif where == "geounit":
+        said["fit"]["geounit"]["heavy"] = excess
+    else:
+        said["fit"]["largest"][0]["excess"] = excess
+    refuses("its proof is of another version of this package", StoredProof.from_json, said)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace", "discrete_laplace", "discrete_gaussian"])
+def test_a_table_of_hardly_any_noise_hides_no_errors_in_others(law: str) -> None:
+    """Of whole numbers of variance .001 nearly all are 0: its kurtosis is no reason for another table to be far off."""
+    spine = Spine([-1, *[0] * 200], ["State", *["Tract"] * 200])
+    tables = {"State": {"total": 100.0, "age": 0.001}, "Tract": {"total": 100.0, "age": 100.0}}
+    problem = Problem(Schema({"age": 5}), tables, spine=spine, noise=law)
+    P, totals = blue(problem), problem.observed.slice(("Tract", "total"))
+    for seed in range(10):
+        y = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
+        many, one = y.copy(), y.copy()
+        many[totals] *= 4
+        one[totals.start + 7] += 600
+        for own, word in ((y, Verdict.FITS), (many, Verdict.CONTRADICTORY), (one, Verdict.CONTRADICTORY)):
+            est = P.estimate(own, certify=False)
+            fit = fit_of_geography(problem, own, est.values, P.variances_by_table().of, tails_in(problem))
+            in_memory = est.goodness_of_fit(draws=0)
+            assert fit.verdict == in_memory.parts.verdict == word, seed
+            assert StoredProof.from_json(StoredProof(fit=fit).to_json()).fit.verdict == word
+            assert fit.p_value == pytest.approx(in_memory.parts.p_value, rel=1e-6, abs=1e-300)
+        assert fit.largest[0].geocode == problem.spine.geocodes[8]
+        assert in_memory.outliers(1)[0].cell[0] == 7
