@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blue_solvers.estimates import Estimate
 from blue_solvers.goodness import LOOSE, MISFIT, NOT_TESTED, Verdict, explained
 from blue_solvers.verification import Certificate, FitOfParts
+from blue_solvers.verification.probabilities import DOUBTFUL
 from constraint_builders import Schema
 from constraint_builders.tied_together import NOTHING
 
@@ -44,6 +45,9 @@ def fit_report(est: Estimate) -> FitReport:
         return FitReport("", LOOSE)
     degrees = f"{fit.degrees_of_freedom:,} degree{'s' * (fit.degrees_of_freedom != 1)} of freedom"
     agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {fit.parts.p_value:.2g}"
+    if word != Verdict.FITS and min(fit.parts.p_value, fit.parts.probability) >= DOUBTFUL:
+        table, own = max(fit.by_table.items(), key=lambda item: abs(item[1].z))
+        agreement += f"; worst table {table!r}, z = {own.z:+,.1f}"
     if fit.by_source:
         source, own = max(fit.by_source.items(), key=lambda item: abs(item[1].z))
         agreement += f"; worst source {source or 'without a name'!r}, z = {own.z:+,.1f}"

@@ -229,3 +229,15 @@ def test_figures_of_which_hardly_any_is_perturbed_are_judged_by_the_kurtosis_of_
     assert verdict(shown_fit(estimate(problem, figures + 2.0 * (np.arange(figures.size) % 7 == 0)))) == (
         Verdict.CONTRADICTORY
     )
+
+
+def test_a_table_that_alone_does_not_fit_is_named() -> None:
+    """Its errors are too few for the chi-square of all, and each too small to be an outlier."""
+    problem = Problem(Schema({"a": 20, "b": 50, "c": 2}), {"a": 400.0, "b": 1.0, "a * b": 1.0, "detailed": 1.0})
+    for seed in range(5):
+        y = add_noise(problem, np.zeros(problem.observed.size), seed)
+        y[problem.observed.slice("a")] += np.resize([50.0, -50.0], 20)
+        fit = shown_fit(est := estimate(problem, y))
+        assert min(fit.parts.p_value, fit.outliers(1)[0].probability) > 1e-4
+        assert verdict(fit) == Verdict.CONTRADICTORY
+        assert "; worst table 'a', z = +" in fit_report(est).doubt + fit_report(est).line

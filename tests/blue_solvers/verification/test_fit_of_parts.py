@@ -182,3 +182,17 @@ def test_a_table_of_hardly_any_noise_hides_no_errors_in_others(law: str) -> None
             assert fit.p_value == pytest.approx(in_memory.parts.p_value, rel=1e-6, abs=1e-300)
         assert fit.largest[0].geocode == problem.spine.geocodes[8]
         assert in_memory.outliers(1)[0].cell[0] == 7
+
+
+@pytest.mark.parametrize("variance", [1e-5, 1e-7, 1e-9])
+def test_tables_that_others_hardly_check_fit(variance: float) -> None:
+    """Of a hundred-thousandth of a degree of freedom a chi-square is nearly always less than what is expected."""
+    spine = Spine([-1, *[0] * 200], ["State", *["Tract"] * 200])
+    tables = {"State": {"total": 100.0, "age": variance}, "Tract": {"total": 100.0, "age": 100.0}}
+    problem = Problem(Schema({"age": 5}), tables, spine=spine)
+    P = blue(problem)
+    for seed in range(10):
+        y = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
+        fit = fit_of_geography(problem, y, P @ y, P.variances_by_table().of)
+        assert 0 < fit.tables["State", "detailed"].expectation < 1e-4
+        assert fit.fits
