@@ -242,7 +242,7 @@ def test_a_table_that_cannot_be_estimated_is_refused(capsys: pytest.CaptureFixtu
         ["info", BERKELEY],
         ["simulate", "blocks.csv", "--settings", "pl94_us_persons", "--out", "out"],
         ["estimate", "release", "--out", "out"],
-        ["query", "result", "--geounits", "44"],
+        ["query", "release", "--geounits", "44"],
         ["design", "blocks.csv", "--entity", "place"],
     ],
 )
