@@ -159,11 +159,8 @@ def rounding(text: str) -> tuple[bool, int]:
 
 def positive_variance(text: str) -> float:
     """A finite number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
+    value = float(text) if NUMBER.fullmatch(text) else math.nan
+    if not 0 < value < math.inf:
         raise refusal("a number above 0", text)
     return value
 

@@ -14,6 +14,7 @@ from constraint_builders.arrays import Float, Index, kinds_of_rows
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import make_table, parse_table
 from constraint_builders.geography import Entities
+from constraint_builders.geography.entities import check_blocks
 from constraint_builders.printable import counted
 from constraint_builders.relations.marginals import margin_matrix
 
@@ -140,11 +141,7 @@ def read_functionals(given: Entities | BlockFunctionals, schema: Schema, blocks:
     ValueError
         If they are of another number of blocks, or of other cells than the schema's.
     """
-    if given.blocks != blocks:
-        what = "entities" if isinstance(given, Entities) else "functionals"
-        raise ValueError(
-            f"the {what} are of {given.blocks:,} blocks, the spine has {blocks:,} leaves: use one block table for both"
-        )
+    check_blocks(blocks, given.blocks, "entities" if isinstance(given, Entities) else "functionals")
     functionals = BlockFunctionals.of_entities(given, schema) if isinstance(given, Entities) else given
     cells = make_table(schema, schema.names).size
     if functionals.cells != cells:
@@ -183,7 +180,8 @@ class CellSpace:
             self.basis = np.hstack([self.basis, fresh])
             images = [matrix.T @ (matrix @ fresh) for matrix in sums.values()]
             fresh = self._new(np.hstack(images)) if images else fresh[:, :0]
-        self.information = {name: self._gram(matrix @ self.basis) for name, matrix in sums.items()}
+        images_of = {name: matrix @ self.basis for name, matrix in sums.items()}
+        self.information = {name: columns.T @ columns for name, columns in images_of.items()}
         weights = functionals.by_block() @ sparse.kron(
             sparse.eye_array(functionals.size), functionals.queries @ self.basis, format="csr"
         )
@@ -218,11 +216,6 @@ class CellSpace:
                 f"the functionals and the measured tables tie more than {self.MOST_DIMENSIONS} combinations of cells "
                 "together: optimise for fewer queries, or a coarser table, then judge the spine by `compare_spines`"
             )
-
-    @staticmethod
-    def _gram(columns: Float) -> Float:
-        """Products of columns, (cells, d), with one another, (d, d)."""
-        return columns.T @ columns
 
     def _outer_squares(self, size: int) -> sparse.csr_array:
         """Products of a block's weights of one functional with one another."""

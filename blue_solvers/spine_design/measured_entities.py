@@ -22,6 +22,7 @@ from constraint_builders.description.reals import Rational, exact_number, in_dig
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import parse_table
 from constraint_builders.geography import Entities, Strategy, leaves
+from constraint_builders.geography.entities import check_blocks
 from constraint_builders.problem import Problem
 
 LAYER = "off-spine entity"
@@ -106,9 +107,7 @@ def measuring_entities(
         If the entities are of another number of blocks, the share is below `LEAST_SHARE`, or nothing would be left for
         the geounits.
     """
-    blocks = leaves(strategy.spine).size
-    if entities.blocks != blocks:
-        raise ValueError(f"the entities are of {entities.blocks:,} blocks, and the spine has {blocks:,}")
+    check_blocks(leaves(strategy.spine).size, entities.blocks)
     tables = split(1, query_shares or {"total": 1}, "tables of entities")
     most, own = _most(entities), exact_number(share, "the share of entities")
     left = 1 - own * most

@@ -9,7 +9,7 @@ import numpy as np
 
 from blue_solvers.verification.compensated_sums import FEW, _add, add_up, spread_out
 from constraint_builders.arrays import Float, Index, Integers, not_read_only
-from constraint_builders.compiled import CompiledLoop, has_numba
+from constraint_builders.compiled import CompiledLoop
 
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
@@ -57,7 +57,7 @@ class Reach(NamedTuple):
     def lists(self, cells: Cells, sums: Cells) -> Lists:
         """What `add_up` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
         rows, count = cells.shape[1:]
-        if self.single and count == 1 and has_numba():
+        if self.single and count == 1:
             return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
         own_area = not (self.starts.size or self.areas.size)
         step = [0, count, rows, count, 0, sums.shape[2], -own_area, -(not self.into.size)]

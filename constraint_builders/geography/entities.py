@@ -160,12 +160,11 @@ def _times_given(spine: Spine, geounits: Mapping[str, ArrayLike]) -> sparse.csr_
     return sparse.csr_array((np.ones(geounit.size), (entity, geounit)), shape=(len(chosen), spine.size))
 
 
-def check_blocks(blocks: int, entities: Entities) -> None:
-    """Raise `ValueError` unless the entities are of as many blocks as the spine has leaves."""
-    if entities.blocks != blocks:
+def check_blocks(blocks: int, own: int, what: str = "entities") -> None:
+    """Raise `ValueError` unless entities are of as many blocks as the spine has leaves."""
+    if own != blocks:
         raise ValueError(
-            f"the entities are of {entities.blocks:,} blocks, the spine has {blocks:,} leaves: "
-            "use one block table for both"
+            f"the {what} are of {own:,} blocks, the spine has {blocks:,} leaves: use one block table for both"
         )
 
 

@@ -115,7 +115,7 @@ def child_sums_and_costs(
     """Sums over children of the costs c and c', and the costs, (N, K) each (module docstring); `usable` is (N,)."""
     usable = np.ones(spine.size, dtype=bool) if usable is None else usable
     blocks = leaves(spine)
-    check_blocks(blocks.size, entities)
+    check_blocks(blocks.size, entities.blocks)
     depth = depths(spine)
     whole, parts = _whole_costs(spine, depth, usable)
     shape = (spine.size, entities.size)

@@ -100,7 +100,7 @@ def regroup_blocks(
     ----------
     Paper, Algorithm 2.
     """
-    check_blocks(leaves(spine).size, entities)
+    check_blocks(leaves(spine).size, entities.blocks)
     over = ancestors(spine, level_above(spine, level))
     sizes = np.bincount(over)
     most = np.array([most_members(int(n), fanout_cutoff, variant) if n else 0 for n in sizes])[over]

@@ -82,7 +82,7 @@ def test_shares_that_leave_nothing_are_refused(share: str, said: str) -> None:
     both = Entities(["a", "b"], [[1, 1], [0, 1]])
     with pytest.raises(ValueError, match=said):
         measuring_entities(strategy_of(spine), both, share)
-    with pytest.raises(ValueError, match="the entities are of 3 blocks, and the spine has 2"):
+    with pytest.raises(ValueError, match="the entities are of 3 blocks, the spine has 2 leaves"):
         measuring_entities(strategy_of(spine), Entities(["a"], [[1, 0, 1]]), "1/9")
 
 

@@ -34,7 +34,6 @@ def test_what_sums_lose_is_at_most_what_is_charged_and_never_nothing(by: str, mo
     rng, lost = np.random.default_rng(1), []
     module = "blue_solvers.verification.reaches"
     if by == "numpy":
-        monkeypatch.setattr(f"{module}.has_numba", lambda: False)
         monkeypatch.setattr(f"{module}.add_up", add_up.reference)
         monkeypatch.setattr(f"{module}.spread_out", spread_out.reference)
     elif not has_numba():
