@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from scipy import sparse
+from types import SimpleNamespace
 
 from blue_solvers.benchmarking.one_pair import DONE, Costs
 from blue_solvers.contract import Solver
@@ -24,56 +22,24 @@ KEY = ("problem", "solver", "fingerprint")
 BEGINNING = b'{"problem": '  # of a line, which may be cut short anywhere
 KINDS = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float), "None": (type(None),)}
 FIGURES = {own.name: sum((KINDS[kind] for kind in str(own.type).split(" | ")), ()) for own in fields(Costs)}
-PARTS = {
-    "schema": ("variables", "recodes"),
-    "spine": ("levels", "geocodes", "parent", "level_of"),
-    "areas": ("levels", "incidence"),
-    "zeros": ("axes", "empty"),
-    "summing": ("matrix",),
-}  # of a problem, where it has them
 
 
 def fingerprint(problem: Problem, solver: SolverName | Solver, columns: int, seed: int, alone: bool) -> str:
-    """What tells whether figures are of this very benchmark: all that the problem and the solver say, and how."""
+    """What tells whether figures are of this very benchmark: all that the problem and the solver say, and how.
+
+    Raises
+    ------
+    TypeError
+        If one of them cannot be pickled.
+    """
     said = hashlib.sha256()
-    _say(said, (_settings(solver), columns, seed, alone))
-    for layout in (problem.observed, problem.desired):
-        _say(said, [(name, layout.shape(name)) for name in layout.names])
-    for part, names in PARTS.items():
-        _say(said, [getattr(getattr(problem, part), name, None) for name in names])
-    _say(said, (problem.equalities, problem.matrix, problem.b, problem.truth, problem.assumed))
-    noise = problem.noise
-    seen = None
-    if noise.covariance is not None:  # it may be nothing but what it does to vectors
-        seen = noise @ np.random.default_rng(0).standard_normal(problem.observed.size)
-    _say(said, (noise.law, noise.variances, noise.entries() if noise.has_entries else None, seen))
+    pickler = pickle.Pickler(SimpleNamespace(write=said.update))
+    pickler.fast = True  # equal parts are said alike, be they one object or several
+    try:
+        pickler.dump((problem, solver, columns, seed, alone))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(f"what cannot be pickled is not known again: leave out resume ({error})") from None
     return said.hexdigest()[:16]
-
-
-def _say(said: Any, value: Any) -> None:
-    """Add a value, with its kind and its size, to a digest; what is equal is said alike."""
-    if sparse.issparse(value):
-        own = sparse.csr_array(value, copy=True)
-        own.sum_duplicates()
-        _say(said, ("sparse", own.shape, own.indptr.astype(np.int64), own.indices.astype(np.int64), own.data))
-    elif isinstance(value, np.ndarray):
-        said.update(f"{value.dtype.str}{value.shape};".encode())
-        said.update(np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, tuple | list):
-        said.update(f"{len(value)}[".encode())
-        for own in value:
-            _say(said, own)
-    else:
-        said.update(f"{value!r};".encode())
-
-
-def _settings(solver: SolverName | Solver) -> str:
-    """A solver's name, or its class and its settings."""
-    if isinstance(solver, str):
-        return solver
-    kind = type(solver)
-    own = repr(solver) if kind.__repr__ is not object.__repr__ else repr(sorted(vars(solver).items()))
-    return f"{kind.__module__}.{kind.__qualname__} {own}"
 
 
 def read_records(path: str | os.PathLike[str]) -> dict[Key, Costs]:

@@ -1,21 +1,27 @@
 """Benchmarks of solvers: what is measured, by any solver, interrupted and gone on with."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy.sparse.linalg import LinearOperator
 
 import bench.solvers
 import blue_solvers.benchmarking.comparison as comparison
-from blue_solvers import SOLVERS, Dense, Prepared, Solver, benchmark, plots
+from blue_solvers import SOLVERS, Dense, Prepared, Solver, benchmark, blue, plots
 from blue_solvers.benchmarking import COLUMNS_OF_A_ROW
 from blue_solvers.benchmarking.one_pair import Costs
+from blue_solvers.benchmarking.records import fingerprint
 from blue_solvers.cli import main
+from blue_solvers.testing import problems
 from constraint_builders import Areas, Problem, Schema, gallery
 from noise_mechanisms import draw_noise
 from tests.helpers.refused import refused, refuses
@@ -171,6 +177,30 @@ def test_what_is_another_problem_or_solver_is_measured_again(tmp_path: Path, mon
         ]
         assert [frame["apply"].item() for frame in said] == list(range(1, len(cases) + 1))
     assert len(measured) == len(cases)
+
+
+FINGERPRINTS = """
+from blue_solvers.benchmarking.records import fingerprint
+from blue_solvers.testing import problems
+print(*(fingerprint(problem, "dense", 2, 0, True) for problem in problems().values()))
+"""
+
+
+def test_another_process_knows_every_problem_again() -> None:
+    """Whatever the order of its sets, and what was worked out from the problem before."""
+    environment = os.environ | {"PYTHONHASHSEED": "77"}
+    said = subprocess.run([sys.executable, "-c", FINGERPRINTS], capture_output=True, env=environment, check=True).stdout
+    own = problems()
+    for problem in own.values():
+        blue(problem).variances()
+    assert said.decode().split() == [fingerprint(problem, "dense", 2, 0, True) for problem in own.values()]
+
+
+def test_what_cannot_be_pickled_is_not_resumed(tmp_path: Path) -> None:
+    twice = LinearOperator((3, 3), matvec=lambda v: 2 * v, rmatvec=lambda v: 2 * v, dtype=float)
+    problem = Problem(SEX, dict.fromkeys(TABLES), covariance=twice)
+    given: dict[str, Any] = {"columns": 2, "alone": False, "resume": tmp_path / "f"}
+    refuses("leave out resume", benchmark, {"p": problem}, ["cg"], error=TypeError, **given)
 
 
 @refused(
