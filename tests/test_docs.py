@@ -72,6 +72,15 @@ def test_python_blocks_run_in_order(
             exec(compile(text, f"{page.name} block {number}", "exec"), names)
 
 
+def test_the_first_pages_say_how_to_install_what_they_import() -> None:
+    """Beside what `pip install ".[frames,fast]"` brings."""
+    brought = {*sys.stdlib_module_names, *PACKAGES, "numpy", "scipy", "polars", "pyarrow"}
+    for page in (README, DOCS / "index.md", *DOCS.glob("start/*.md")):
+        found = re.findall(r"^(?:import|from) (\w+)", "\n".join(blocks(page, "python")), re.MULTILINE)
+        for name in {*found} - brought:
+            assert re.search(rf"pip install .*\b{name}\b", page.read_text()), f"{page.name}: {name}"
+
+
 def test_the_drawing_shows_the_floors_that_are_held() -> None:
     """Every room of a package, from the highest floor to the lowest."""
     held = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
