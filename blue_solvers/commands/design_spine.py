@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> None:
         plain = _plain_spine(args, columns)
     strategies = _strategies(args, plain, entities)
     last = list(strategies)[-1]
-    measured = _measured(args.measure_entities, {PLAIN: strategies[PLAIN], last: strategies[last]}, entities)
+    both = [] if args.measure_entities is None else dict.fromkeys((PLAIN, last))
+    measured = {name: measuring_entities(strategies[name], entities, args.measure_entities) for name in both}
     report = compare_spines(strategies, TOTALS, entities)
     blocks = counted(entities.blocks, "block")
     say(f"{blocks}, {entities.size:,} entities; variances are exact, of entities' totals", "")
@@ -93,12 +94,6 @@ def _shares(given: Sequence[str] | None, levels: Sequence[str]) -> dict[str, str
     if wrong:
         raise ValueError(f"--share {wrong[0]!r} is not GEOLEVEL=SHARE, such as Tract=1/5")
     return {level: share for level, _, share in pairs}
-
-
-def _measured(share: str | None, strategies: dict[str, Strategy], entities: Entities) -> dict[str, MeasuredEntities]:
-    if share is None:
-        return {}
-    return {name: measuring_entities(strategy, entities, share) for name, strategy in strategies.items()}
 
 
 def _read_columns(path: str, names: Sequence[str]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blue_solvers import Estimate, blue
 from blue_solvers.commands.arguments import is_release, require_outputs, what_is
@@ -61,15 +61,7 @@ def _run_in_memory(args: argparse.Namespace) -> None:
     settings = settings_of(args.input, args.settings)
     with reading(), LevelBar("reading") as bar:
         totals = _totals(args, settings)
-        release = read_noisy_measurements(
-            args.input,
-            settings,
-            desired=desired_of(args),
-            within=args.within,
-            totals=totals,
-            variables=args.variables,
-            progress=bar,
-        )
+        release = read_noisy_measurements(args.input, settings, totals=totals, progress=bar, **_asked(args))
     release.y.flags.writeable = False  # or the estimate would keep a copy
     est, proof = _estimated(args, release.problem, release.y)
     with LevelBar("writing") as bar:
@@ -114,12 +106,10 @@ def _read_several(args: argparse.Namespace) -> JoinedReleases:
             dict(zip(names, args.inputs, strict=True)),
             settings,
             recodes={**shipped, **same},
-            desired=desired_of(args),
-            within=args.within,
-            variables=args.variables,
             parts=parts,
             at=args.at,
             progress=bar,
+            **_asked(args),
         )
 
 
@@ -166,17 +156,8 @@ def _run_streamed(args: argparse.Namespace) -> None:
     settings = settings_of(args.input, args.settings)
     totals = _totals(args, settings)
     with LevelBar("estimating", alike=True) as bar:
-        read = estimate_measurements(
-            args.input,
-            settings,
-            args.out,
-            memory=args.memory,
-            desired=desired_of(args),
-            within=args.within,
-            totals=totals,
-            variables=args.variables,
-            progress=bar,
-        )
+        asked = {"memory": args.memory, "totals": totals, "progress": bar, **_asked(args)}
+        read = estimate_measurements(args.input, settings, args.out, **asked)
     observed = f"{counted(read.cells, 'cell')} of {counted(read.tables, 'table')}"
     say(f"observed   {observed}, {read.exact:,} exact, {read.unmeasured:,} not measured")
     found = Result(args.out)
@@ -203,6 +184,11 @@ def settings_of(folder: str, given: str | None) -> Settings:
     if not own.exists():
         raise ValueError(f"{folder} has no {SETTINGS_FILE}: give --settings, such as pl94_us_persons")
     return read_settings(own)
+
+
+def _asked(args: argparse.Namespace) -> dict[str, Any]:
+    """Which tables, places and variables of folders are read."""
+    return {"desired": desired_of(args), "within": args.within, "variables": args.variables}
 
 
 def _totals(args: argparse.Namespace, settings: Settings) -> list[ExactTotal]:

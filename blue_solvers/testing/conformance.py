@@ -354,8 +354,6 @@ class _Check:
         self.require(
             violation <= max(self.tolerance, ROUNDING) * 100 * scale, "info.violation", f"{info.violation!r} is large"
         )
-        offset = self.P.offset
-        self.require(offset.shape == (self.problem.desired.size,), "offset", f"shape {offset.shape}")
 
     def agrees_with_dense(self, dense: DenseReference) -> None:
         self.same(

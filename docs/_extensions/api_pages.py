@@ -60,11 +60,7 @@ def page(name: str, first: dict[int, str]) -> str:
     things = {attribute: getattr(module, attribute) for attribute in public_names(module)}
     described = {attribute: thing for attribute, thing in things.items() if is_described(thing)}
     lines = [name, "=" * len(name), "", f".. automodule:: {name}", "   :no-members:", ""]
-    groups = {
-        "Classes": inspect.isclass,
-        "Functions": inspect.isfunction,
-    }
-    for title, belongs in groups.items():
+    for title, belongs in {"Classes": inspect.isclass, "Functions": inspect.isfunction}.items():
         here = [a for a, t in described.items() if belongs(t) and first[id(t)] == f"{name}.{a}"]
         elsewhere = [first[id(t)] for a, t in described.items() if belongs(t) and first[id(t)] != f"{name}.{a}"]
         if here or elsewhere:
