@@ -229,14 +229,15 @@ class Layout(Compared):
         ValueError
             If labels or tables do not fit, or it holds anything but numbers; shapes are the caller's to say.
         """
-        if isinstance(values, Mapping):
+        are_nodes = isinstance(self.naming, Nodes)
+        if isinstance(values, Mapping) and (not are_nodes or {*values} == {*self.names}):
             return self.vector(values)
         own = getattr(values, "layout", None)
         if isinstance(own, Layout) and own != self:
             if own.naming != self.naming:
                 raise ValueError(f"{what} is over tables of other cells: give numbers over {self!r}")
             return self.vector(own.tables(np.asarray(values)))
-        if isinstance(self.naming, Nodes):
+        if are_nodes:
             values = self.by_position(values, NODE, what)
         return real_array(values, what, truth_values)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse, stats
 
@@ -65,6 +66,19 @@ def test_tables_by_name_are_measurements_wherever_a_vector_is() -> None:
     assert np.array_equal(nnls(problem, tables).observed, nnls(problem, y).observed)
     with pytest.raises(KeyError, match="no table 'A' here: there are"):
         est.tables["A"]
+
+
+def test_nodes_by_label_are_no_tables() -> None:
+    """Of variances and of measurements, beside the one table that holds them all."""
+    S, nodes = np.array([[1.0, 1.0], [1, 0], [0, 1]]), ["all", "north", "south"]
+    variances, y = dict(zip(nodes, [4.0, 9.0, 9.0], strict=True)), dict(zip(nodes, [125.0, 60.0, 57.0], strict=True))
+    problem = Problem.from_summing_matrix(pd.DataFrame(S, index=nodes), variances)
+    assert problem.variances.tolist() == [4, 9, 9]
+    expected = blue(problem) @ np.array([125.0, 60, 57])
+    for given in (y, {"x": [125.0, 60, 57]}, [125.0, 60, 57]):
+        assert np.allclose(estimate(problem, given).values, expected)
+        assert np.allclose(nnls(problem, given).observed, expected)
+        assert certify(problem, given, expected).is_proved
 
 
 def test_a_summing_matrix_takes_a_covariance() -> None:
