@@ -108,7 +108,8 @@ def _duality_gap(p: QuadraticProgram, solution: Solution, objective: float, devi
 def _proved(p: QuadraticProgram, x: Float, deviation: Float, box: Ranges, multipliers: Float) -> tuple[float, float]:
     """What multipliers, (rows,), prove, and how much of it allows for rounding: of gradients, and of exact sums."""
     pull, doubt = p.upright(p.plain) @ multipliers, 4 * EPSILON * (p.upright(p.sizes) @ abs(multipliers))
-    rows, (cells, rounded) = _of_rows(p, deviation, multipliers), _of_cells(p, x, pull, doubt, box)
+    rows = float(((deviation - p.variance * multipliers) ** 2 * p.precision).sum()) / 2
+    cells, rounded = _of_cells(p, x, pull, doubt, box)
     exact = p.variance == 0
     missed = abs(deviation[exact])
     unavoidable = np.minimum(missed, 4 * EPSILON * (p.sizes @ abs(x) + abs(p.answer))[exact])
@@ -145,13 +146,6 @@ def _of_cells(p: QuadraticProgram, x: Float, pull: Float, doubt: Float, box: Ran
         rounding += untied - _of_untied(*own[:2], np.zeros(own[2].size), *own[3:])
         gain += untied
     return gain, rounding
-
-
-def _of_rows(p: QuadraticProgram, deviation: Float, multipliers: Float) -> float:
-    """What all rows, (rows,), may still gain."""
-    noisy = p.variance > 0
-    v = p.variance[noisy]
-    return float(((deviation[noisy] - v * multipliers[noisy]) ** 2 / (2 * v)).sum())
 
 
 def _of_tied(p: QuadraticProgram, x: Float, pull: Float, doubt: Float) -> tuple[float, float]:

@@ -71,7 +71,8 @@ def gram_schmidt(lattice: Lattice) -> GramSchmidt:
     size = lattice.dimension
     require_memory(24.0 * size**2, f"the Gram-Schmidt form of a lattice of dimension {size:,}", "use the L1 norm")
     if lattice.invariants.margins is not None:
-        return _of_margins(lattice.invariants.margins, _leading_cells(lattice))
+        leading = lattice.basis.indices[lattice.basis.indptr[1:] - 1]  # cells whose levels are those of the columns
+        return _of_margins(lattice.invariants.margins, leading.astype(np.int64))
     if lattice.invariants.blocks is not None:
         return _of_blocks(lattice.invariants.blocks)
     if size > _LARGEST_GENERAL:
@@ -80,11 +81,6 @@ def gram_schmidt(lattice: Lattice) -> GramSchmidt:
             f"{size}; use full margins or nested sets, or the L1 norm"
         )
     return _of_gram_matrix((lattice.basis.T @ lattice.basis).toarray())
-
-
-def _leading_cells(lattice: Lattice) -> NDArray[np.int64]:
-    """The cell of each column of `margin_basis` whose levels are the column's."""
-    return np.asarray(lattice.basis.indices[lattice.basis.indptr[1:] - 1], dtype=np.int64)
 
 
 def _of_margins(margins: Margins, cells: NDArray[np.int64]) -> GramSchmidt:

@@ -180,12 +180,9 @@ class L2LadderSampler(KleinSampler):
 
     def _release_attempt(self) -> Integers | None:
         """About 0.1 ms a dimension, after some seconds for the first draw."""
-        noise = self._release_try(self._choose_rung() / (_STEPS * Fraction(self.epsilon)))
+        rung = 1 + place_among(secrets.randbits(WORD), self._cumulative)
+        noise = self._release_try(rung / (_STEPS * Fraction(self.epsilon)))
         return noise if noise is not None and self._accepts(sum(int(value) ** 2 for value in noise)) else None
-
-    def _choose_rung(self) -> int:
-        """A rung of exactly its probability: the place of a uniform number among the cumulated weights."""
-        return 1 + place_among(secrets.randbits(WORD), self._cumulative)
 
     def _cumulative(self, digits: int) -> list[Decimal]:
         """Probabilities of the first rungs together, to an error below 10^(guard - digits), in such a context."""

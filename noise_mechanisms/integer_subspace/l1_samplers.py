@@ -155,8 +155,6 @@ class ZeroSumLaplace:
 
         About one try in sqrt(n) is accepted, a few times fewer for small epsilon.
         """
-        if self.length == 1:
-            return np.zeros(1, dtype=np.int64)
         step = 1 / Fraction(exact_scale(self.epsilon))
         while True:
             free = self._stream.take(self.length - 1)

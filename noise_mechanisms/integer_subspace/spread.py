@@ -267,25 +267,22 @@ def _of_blocks(mechanism: Any, blocks: Integers) -> NoiseCovariance:
     """The covariance under nested sets, by the block of every record, (d,): exact."""
     matrix = np.zeros((blocks.size, blocks.size))
     scales = []
-    free = np.flatnonzero(blocks < 0)
+    free, gaussian = np.flatnonzero(blocks < 0), isinstance(mechanism, GeneralizedGaussian)
     if free.size:
-        gaussian = isinstance(mechanism, GeneralizedGaussian)
         law = DiscreteGaussian(mechanism.sigma**2) if gaussian else DiscreteLaplace(1 / mechanism.epsilon)
         scales.append(law.variance)
         matrix[free, free] = scales[-1]
     for block in block_members(blocks):
-        if block.size > 1:
-            scales.append(_block_variance(mechanism, block.size) * block.size / (block.size - 1))
-            matrix[np.ix_(block, block)] = scales[-1] * (np.eye(block.size) - 1 / block.size)
+        size = block.size
+        if size > 1:
+            if gaussian:
+                variance = _gaussian_block_variance(size, mechanism.sigma)
+            else:
+                variance = ZeroSumLaplace(size, mechanism.epsilon).variance
+            scales.append(variance * size / (size - 1))
+            matrix[np.ix_(block, block)] = scales[-1] * (np.eye(size) - 1 / size)
     common = scales[0] if scales and np.ptp(scales) <= 1e-12 * scales[0] else None
     return NoiseCovariance(mechanism.invariants, matrix, common, "exact", 1e-12)
-
-
-def _block_variance(mechanism: Any, length: int) -> float:
-    """Variance of one record of a zero-sum block."""
-    if isinstance(mechanism, GeneralizedGaussian):
-        return _gaussian_block_variance(length, mechanism.sigma)
-    return ZeroSumLaplace(length, mechanism.epsilon).variance
 
 
 def _gaussian_block_variance(length: int, sigma: float) -> float:

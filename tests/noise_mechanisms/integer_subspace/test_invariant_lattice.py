@@ -2,7 +2,7 @@
 
 import numpy as np
 from flint import fmpz_mat
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -72,6 +72,7 @@ def test_elimination_on_any_incidence_matrix(A: np.ndarray) -> None:
 
 
 @given(incidence_matrices())
+@example(np.diag([4, 6, 0, 9]))  # of which none divides the next
 @examples(150)
 def test_smith_form(A: np.ndarray) -> None:
     form = smith_form(A)

@@ -232,6 +232,8 @@ def test_sums_that_are_not_whole_are_refused_where_noise_is() -> None:
     with pytest.raises(ValueError, match="weights that are not whole"):
         counts_posterior(halves(1.0, "discrete_gaussian"), np.array([5.0, 4.0, 7.0]), rng=1)
     refuses("areas known exactly, of whole weights", counts_posterior, halves(0.0, "gaussian"), y, rng=1)
+    odd = Problem(Schema({"a": 2}), {"a": 1.0, "total": 1.0}, equalities=([[2, 2, 0]], [3.0]))
+    refuses("no non-negative whole counts meet what is known exactly", counts_posterior, odd, np.ones(3), rng=1)
 
 
 def test_cells_that_differences_alone_hold_are_refused() -> None:
