@@ -89,6 +89,11 @@ def test_smith_form_refuses_large_matrices() -> None:
     refuses(r"out of reach.*Lattice", smith_form, margins((40, 50), "a", "b").matrix)
 
 
+def test_exact_forms_of_large_lattices_without_a_closed_one_are_refused() -> None:
+    lattice = Lattice(Invariants.from_subsets([range(150), range(100, 210)], 210))
+    refuses("limited to dimension 200: it has 208", gram_schmidt, lattice)
+
+
 def test_an_unsaturated_basis_is_refused() -> None:
     invariants = margins((3, 3), "a", "b")
     basis = Lattice(invariants).basis.toarray()

@@ -131,6 +131,7 @@ def test_stopping_delta_covers_every_event(epsilon: float, eta: float) -> None:
     (margins((4, 4), "a", "b"), 1, "rows"),
     (margins((2, 9), "a", "b"), 1, "rows"),
     (INTERSECTING, 1, "free_cells"),
+    (Invariants.from_subsets([range(40), range(30, 60)], 60), 1, "heat_bath"),
     (margins((9, 24), "a", "b"), 1, "heat_bath"),
     (margins((9, 24), "a", "b"), 2, "l2_ladder"),
     (margins((2, 2), "detailed"), 1, "blocks"),
