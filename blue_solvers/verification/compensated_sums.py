@@ -142,9 +142,7 @@ def add_up_in_numpy(
     total : ndarray, (2, T)
         Sums, which are added to, and what they lose by rounding; may be `cells`, of which later blocks are sums then.
     """
-    for step in steps:
-        given, changed, weight = _pairs(step, starts, areas, weights, into)
-        _add_pairs(cells, given, weight, total, changed)
+    _walk_in_numpy(cells, steps, starts, areas, weights, into, total, True)
 
 
 @compiled(reference=add_up_in_numpy)
@@ -167,9 +165,7 @@ def spread_out_in_numpy(
     cells : ndarray, (2, S)
         Added to; may be `total`.
     """
-    for step in steps:
-        changed, given, weight = _pairs(step, starts, areas, weights, into)
-        _add_pairs(total, given, weight, cells, changed)
+    _walk_in_numpy(total, steps, starts, areas, weights, into, cells, False)
 
 
 @compiled(reference=spread_out_in_numpy)
@@ -254,21 +250,35 @@ def _pairs(
     return cells.ravel(), places.ravel(), np.repeat(weight, count)
 
 
-def _add_pairs(cells: Float, given: Index, weight: Float, total: Float, changed: Index) -> None:
-    """Add given cells of (1 or 2, S) times weights, (pairs,), to those of (2, T) that are changed: neighbours first."""
-    order = np.argsort(changed, kind="stable")
-    given, weight, place = given[order], weight[order], changed[order]
-    high = weight * cells[0, given]
-    low = _rest_of(high, weight, cells[0, given])
-    if len(cells) > 1:
-        low += weight * cells[1, given]
-    while (same := place[1:] == place[:-1]).any():
-        first = np.flatnonzero(np.append(True, ~same))
-        even = (np.arange(place.size) - np.repeat(first, np.diff(first, append=place.size))) % 2 == 0
-        pair = np.flatnonzero(even[:-1] & same)
-        high[pair], low[pair] = _plus(high[pair], low[pair] + low[pair + 1], high[pair + 1])
-        high, low, place = high[even], low[even], place[even]
-    total[0, place], total[1, place] = _plus(total[0, place], total[1, place] + low, high)
+def _walk_in_numpy(
+    given: Float,
+    steps: Integers,
+    starts: Integers,
+    areas: Integers,
+    weights: Float,
+    into: Integers,
+    changed: Float,
+    up: bool,
+) -> None:
+    """See `_walk`: given is (1 or 2, S), changed (2, T). What goes to one place is added two by two."""
+    for step in steps:
+        cell, place, weight = _pairs(step, starts, areas, weights, into)
+        if not up:
+            cell, place = place, cell
+        order = np.argsort(place, kind="stable")
+        cell, place, weight = cell[order], place[order], weight[order]
+        high = given[0, cell]
+        low = given[1, cell] if len(given) > 1 else np.zeros(high.size)
+        if (weight != 1.0).any():
+            term = weight * high
+            high, low = term, weight * low + _rest_of(term, weight, high)
+        while (same := place[1:] == place[:-1]).any():
+            first = np.flatnonzero(np.append(True, ~same))
+            even = (np.arange(place.size) - np.repeat(first, np.diff(first, append=place.size))) % 2 == 0
+            pair = np.flatnonzero(even[:-1] & same)
+            high[pair], low[pair] = _plus(high[pair], low[pair] + low[pair + 1], high[pair + 1])
+            high, low, place = high[even], low[even], place[even]
+        changed[0, place], changed[1, place] = _plus(changed[0, place], changed[1, place] + low, high)
 
 
 def sum_rounding(count: int, width: int) -> float:
@@ -290,7 +300,7 @@ def _rest_of(term: Any, weight: Any, cell: Any) -> Any:
     return ((high * other - term) + high * rest + low * other) + low * rest
 
 
-def _plus(total: float, lost: float, term: float) -> tuple[float, float]:
+def _plus(total: Any, lost: Any, term: Any) -> tuple[Any, Any]:
     """A sum of two doubles that do not overlap, and one more."""
     high, low = _add(total, lost, term)
     whole = high + low
