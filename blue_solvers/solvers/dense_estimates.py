@@ -156,7 +156,8 @@ def _split(Z: Float, exact: np.ndarray) -> tuple[Float, Float]:
     known, Z = rows[:, None] * Z[exact] * columns, Z * columns
     singular = linalg.svdvals(known)
     require_clear(singular / (singular.max() or 1.0))
-    return Z @ np.linalg.pinv(known, rcond=RANK_TOLERANCE) * rows, Z @ linalg.null_space(known, rcond=RANK_TOLERANCE)
+    told = Z @ linalg.orth(known.T, rcond=RANK_TOLERANCE)  # fitted in counts: there roundings of exact cells are alike
+    return told @ np.linalg.pinv(told[exact], rcond=0), Z @ linalg.null_space(known, rcond=RANK_TOLERANCE)
 
 
 def _least_squares(whitening: Float, design: Float) -> tuple[Float, Float]:

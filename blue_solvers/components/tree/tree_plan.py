@@ -118,8 +118,7 @@ class TreePlan:
         self.parent_number[self.parents] = np.arange(self.parents.size)
         contrasts = product(*([False, True] if own.has_contrasts else [False] for own in groupings))
         self.components = [Component(groupings, own) for own in contrasts]
-        every = {table.name: table for table in (*tables, self.finest)}
-        self.maps = {name: TableMap(schema, groupings, self.components, table) for name, table in every.items()}
+        self.maps = {own.name: TableMap(schema, groupings, self.components, own) for own in {*tables, self.finest}}
         self._classify(alike)
         self._pair()
 
