@@ -223,6 +223,25 @@ def crossing(**options: object) -> Problem:
     return Problem(SCHEMA, observed, areas=CROSSED, desired="all", **options)  # type: ignore[arg-type]
 
 
+def test_leaves_that_do_not_add_up_to_what_is_found_of_their_sum_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alike_module, "LEAST_CELLS", 0)
+    monkeypatch.setattr(alike_module, "LEAST_ALIKE", 2)
+    P = blue(crossing(), "areas")
+    form, Y = P._prepared._method, np.random.default_rng(0).normal(size=(P.shape[1], 2))  # type: ignore[attr-defined]
+    right, violation = form.apply_checked(Y)
+    assert violation <= 1e-12
+    between = form._below.between
+
+    def off(known: np.ndarray, given: list[np.ndarray], results: list[np.ndarray], **options: object) -> None:
+        between(known, given, results, **options)
+        results[-1][3] += 0.25
+
+    monkeypatch.setattr(form._below, "between", off)
+    wrong, violation = form.apply_checked(Y)
+    assert np.unique(np.round(wrong - right, 12)).tolist() == [0, 0.25]
+    assert violation == pytest.approx(0.25)
+
+
 def test_what_is_prepared_goes_with_what_holds_it() -> None:
     P = blue(crossing(), "areas")
     P.variances()
