@@ -20,12 +20,7 @@ from constraint_builders.description.layout import Layout
 from constraint_builders.description.noise import LawOrName
 from constraint_builders.printable import counted
 
-EXPLAINED = {
-    Verdict.FITS: "The measurements agree with the variances that they claim.",
-    Verdict.TOO_CLOSE: "The values differ by less than their variances claim: are the variances too large?",
-    Verdict.CONTRADICTORY: "The values contradict one another by more than their variances allow: look at the worst "
-    "residuals.",
-}
+HINTS = {Verdict.TOO_CLOSE: ": are the variances too large?", Verdict.CONTRADICTORY: ": look at the worst residuals."}
 CLOSE = 1e-6  # standard errors by which a file's figures may differ from the best ones: it holds some digits only
 
 
@@ -90,8 +85,7 @@ def _fit_section(fit: Fit) -> Section:
         return UNCHECKED
     chi = f"Chi-square is {fit.statistic:,.5g} on {counted(fit.degrees_of_freedom, 'degree')} of freedom"
     how = "by the kurtosis of the noise" if any(fit.tails.excess) else "the noise taken for Gaussian"
-    word, why = fit.parts.verdict, explained(fit)
-    said = EXPLAINED[word] if why == word.explained else f"{why[:1].upper()}{why[1:]}."
+    said = f"The {explained(fit)}{HINTS.get(fit.parts.verdict, '.')}"
     sentences = [f"{chi}, p = {fit.parts.p_value:.2g} (two-sided, {how}). {said}"]
     if fit.by_source:
         sentences.append(f"By source, standard deviations from what is expected: {_by_source(fit)}.")

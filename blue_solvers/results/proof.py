@@ -19,14 +19,22 @@ from constraint_builders.files.tabulated_places import PlacesInPart
 
 ROUNDING = 1e-9
 Positive: Any = Annotated[float, msgspec.Meta(ge=0)]
-OF_TABLE: Any = tuple[str, str, Positive, Positive, int, int]
+OF_TABLE: Any = msgspec.defstruct(
+    "OF_TABLE",
+    [
+        *[(key, str) for key in ("geolevel", "table")],
+        *[(key, Positive) for key in ("statistic", "expectation")],
+        *[(key, int) for key in ("checked", "noisy")],
+        *[(key, Positive, 0.0) for key in ("heavy", "fixed", "by_steps")],
+    ],
+    array_like=True,
+)
 FIT: Any = msgspec.defstruct(  # as `FitOfParts.to_json` gives it
     "FIT",
     [
         ("tables", list[OF_TABLE]),
         ("largest", list[Residual]),
         ("geounit", GeounitFit | None),
-        ("tails", list[tuple[Positive, Positive, Positive]], []),
     ],
 )
 CERTIFICATE: Any = msgspec.defstruct("CERTIFICATE", [*get_type_hints(Certificate).items()], forbid_unknown_fields=True)
@@ -77,9 +85,8 @@ class StoredProof:
 
 def _sound(fit: FitOfParts) -> FitOfParts:
     """A fit, if its kurtoses are some."""
-    kurtoses = [own.excess for own in fit.tables.values()] + [own.excess for own in fit.largest]
-    kurtoses += [own.excess for own in filter(None, [fit.geounit])]
-    if not all(0 <= own <= MOST_KURTOSIS * (1 + ROUNDING) for own in kurtoses):
+    known: list[Any] = [*fit.tables.values(), *fit.largest, *filter(None, [fit.geounit])]
+    if not all(0 <= own.excess <= MOST_KURTOSIS * (1 + ROUNDING) for own in known):
         raise ValueError("its kurtoses are none")
     return fit
 

@@ -91,7 +91,6 @@ class Residual:
         return float(log_tail(self.residual, self.excess)), -abs(self.residual)
 
 
-@dataclass(frozen=True)
 class LotFit:
     """All cells of a lot together.
 
@@ -103,9 +102,9 @@ class LotFit:
         What they are expected to be, each times the excess kurtosis of its noise.
     """
 
-    statistic: float = 0.0
-    expectation: float = 0.0
-    heavy: float = 0.0
+    statistic: float
+    expectation: float
+    heavy: float
 
     @property
     def excess(self) -> float:
@@ -124,8 +123,11 @@ class LotFit:
 class GeounitFit(LotFit):
     """Of a geounit."""
 
-    geolevel: str = ""
-    geocode: str = ""
+    statistic: float
+    expectation: float
+    geolevel: str
+    geocode: str
+    heavy: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,11 @@ class TableFit(LotFit):
         How many squares may be missing: of figures that may have no noise, and since figures are whole.
     """
 
+    statistic: float = 0.0
+    expectation: float = 0.0
     checked: int = 0
     noisy: int = 0
+    heavy: float = 0.0
     fixed: float = 0.0
     by_steps: float = 0.0
 
@@ -153,7 +158,7 @@ class TableFit(LotFit):
         noisy = int(np.count_nonzero(np.broadcast_to(precision, y.shape)))
         fixed = 0.0 if tails.fixed is None else float(redundancy[y == tails.fixed].sum())
         by_steps = float((redundancy * precision).sum()) * tails.step**2 / 12 if tails.step else 0.0
-        return cls(float(squares.sum()), expectation, excess * expectation, checked, noisy, fixed, by_steps)
+        return cls(float(squares.sum()), expectation, checked, noisy, excess * expectation, fixed, by_steps)
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
@@ -301,7 +306,7 @@ class FitOfParts:
                 sums[:, here] += statistic, expectation, excess * expectation
         statistic, expectation, heavy = sums
         for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + heavy + 1e-300))[:1].tolist():
-            own = GeounitFit(float(statistic[i]), float(expectation[i]), float(heavy[i]), geolevel, geocodes[i])
+            own = GeounitFit(float(statistic[i]), float(expectation[i]), geolevel, geocodes[i], float(heavy[i]))
             if self.geounit is None or abs(own.z) > abs(self.geounit.z):
                 self.geounit = own
 
@@ -342,10 +347,7 @@ class FitOfParts:
         """As `from_json` reads it, and the verdict for other readers."""
         return {
             "fits": self.fits,
-            "tables": [
-                [*key, own.statistic, own.expectation, own.checked, own.noisy] for key, own in self.tables.items()
-            ],
-            "tails": [[own.heavy, own.fixed, own.by_steps] for own in self.tables.values()],
+            "tables": [[*key, *astuple(own)] for key, own in self.tables.items()],
             "largest": [asdict(own) for own in self.largest],
             "geounit": None if self.geounit is None else asdict(self.geounit),
         }
@@ -353,13 +355,11 @@ class FitOfParts:
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> FitOfParts:
         """What `to_json` gave; of Gaussian noise where it does not say."""
-        tables, tails = {}, said["tails"] or [(0.0, 0.0, 0.0)] * len(said["tables"])
-        for (level, table, statistic, expectation, *counts), (heavy, *missing) in zip(
-            said["tables"], tails, strict=True
-        ):
-            tables[level, table] = TableFit(statistic, expectation, heavy, *counts, *missing)
-        geounit = None if said["geounit"] is None else GeounitFit(**said["geounit"])
-        return cls(tables, [Residual(**own) for own in said["largest"]], geounit)
+        return cls(
+            {(level, table): TableFit(*own) for level, table, *own in said["tables"]},
+            [Residual(**own) for own in said["largest"]],
+            None if said["geounit"] is None else GeounitFit(**said["geounit"]),
+        )
 
 
 def fit_of_geography(

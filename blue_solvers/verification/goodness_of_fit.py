@@ -156,7 +156,7 @@ class Fit:
             cells = (own[self.of_table(name)] for own in (self.values, self.squares, self.redundancy, precision))
             tables["", str(i)] = TableFit.of(self.tails.of_table(i), self.tails, *cells)
         if self.correlated is not None:  # all tables are judged together
-            tables = {("", ""): TableFit(self.statistic, float(self.degrees_of_freedom), 0.0, self.checked)}
+            tables = {("", ""): TableFit(self.statistic, float(self.degrees_of_freedom), self.checked)}
         where = "", "", "", 0, np.nan, np.nan
         return FitOfParts(tables, [Residual(*where, self.residuals[i], self._excess[i]) for i in self.furthest(1)])
 

@@ -56,7 +56,7 @@ def test_the_page_says_the_law_and_the_fit(tmp_path: Path) -> None:
         assert main(["report", read, *flags, "--out", str(page)]) == 0
         text = page.read_text()
         assert "by the law RandomRounding(base=3), of variance 1.333" in text
-        assert "(two-sided, the noise taken for Gaussian). The measurements agree" in text
+        assert "(two-sided, the noise taken for Gaussian). The values agree" in text
         assert "2 Chain, 2 Region, 4 shop" in text
     assert "differ from that estimate by at most" in text
 
