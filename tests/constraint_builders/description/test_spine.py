@@ -53,6 +53,7 @@ def test_levels_may_be_skipped_in_an_order_that_names_do_not_give() -> None:
     assert spine.levels == ("z", "m", "a")
     assert spine.level_of.tolist() == [0, 1, 2, 2]
     assert spine.rank_in_level.tolist() == [0, 0, 0, 1]
+    assert not any(own.flags.writeable for own in (spine.parent, spine.level_of))
 
 
 @refused(
