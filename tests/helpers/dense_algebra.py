@@ -6,7 +6,15 @@ import numpy as np
 def best(
     M: np.ndarray, noise: np.ndarray, y: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The x of which y = M x + noise, and its covariance; what nothing determines is of least norm.
+    """The x of which y = M x + noise, and its covariance; what nothing determines is of least norm."""
+    x, gain = _with_factor(M, noise, y, known)
+    return x, gain @ gain.T
+
+
+def _with_factor(
+    M: np.ndarray, noise: np.ndarray, y: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same x, and F of which its covariance is F F'.
 
     Parameters
     ----------
@@ -26,12 +34,12 @@ def best(
         start, free = np.linalg.lstsq(C, c, rcond=None)[0], np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T
     white = np.linalg.inv(np.linalg.cholesky(Sigma[np.ix_(noisy, noisy)]))
     gain = free @ np.linalg.pinv(white @ M[noisy] @ free, rcond=1e-6)
-    return start + gain @ (white @ (y[noisy] - M[noisy] @ start)), gain @ gain.T
+    return start + gain @ (white @ (y[noisy] - M[noisy] @ start)), gain
 
 
 def least_squares(
     M: np.ndarray, noise: np.ndarray, y: np.ndarray, D: np.ndarray, known: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """D x of the same, D (m, d), and its variances."""
-    x, covariance = best(M, noise, y, known)
-    return D @ x, np.einsum("ij,jk,ik->i", D, covariance, D)
+    """D x of the same, D (m, d), and its variances, as sums of squares: what is exact has none, not a rounding's."""
+    x, gain = _with_factor(M, noise, y, known)
+    return D @ x, np.square(D @ gain).sum(axis=1)
