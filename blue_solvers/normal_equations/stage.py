@@ -43,7 +43,6 @@ class Stage:
     def __init__(self, equations: Equations, solver: NormalSolver) -> None:
         self.equations, self.solver = equations, solver
         self._deviations = equations.deviations[:, None]
-        self._may_move = equations.independent and equations.rounded.data.any()
 
     def project(self, Y: Float, affine: bool = False) -> tuple[Float, Info]:
         """Y - Sigma A' (A Sigma A')^+ (A Y - b), (n, K), refined until the equations hold; b = 0 unless `affine`.
@@ -74,7 +73,7 @@ class Stage:
 
     def _is_told(self, X: Float, b: Float) -> bool:
         """Whether roundings of coefficients of A move columns of X (n, K) by no more than those of their largest."""
-        if not self._may_move:
+        if not (self.equations.independent and self.equations.rounded.data.any()):
             return True
         terms = EPSILON * (self.equations.rounded @ abs(X) + abs(b))
         allowed = ROUNDING * EPSILON * np.maximum(largest_of_columns(X), abs(b).max(initial=0.0))
