@@ -35,7 +35,7 @@ def doubt_of(fit: FitOfParts | None, noticed: str = "") -> str:
 def explained(fit: Fit) -> str:
     """What the verdict on a fit means, and what else than wrong variances may be behind it."""
     word, law = fit.parts.verdict, fit.problem.noise.law
-    if word == Verdict.FITS and fit.p_value < DOUBTFUL and fit.parts.total.fixed:
+    if word == Verdict.FITS and fit.p_value < DOUBTFUL and fit.tails.fixed in fit.values:
         return f"{Verdict.TOO_CLOSE.explained}, as many small counts do: 0 is published as it is by {law!r}"
     return word.explained
 

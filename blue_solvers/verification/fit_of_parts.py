@@ -139,7 +139,7 @@ class TableFit(LotFit):
     checked, noisy : int
         How many cells others check too, and how many were measured with noise.
     fixed, by_steps : float
-        How many squares may be missing: of figures that may have no noise, and since figures are whole.
+        How many squares may be missing: of figures that may have no noise or were rounded, and since they are whole.
     """
 
     statistic: float = 0.0
@@ -158,6 +158,8 @@ class TableFit(LotFit):
         noisy = int(np.count_nonzero(np.broadcast_to(precision, y.shape)))
         fixed = 0.0 if tails.fixed is None else float(redundancy[y == tails.fixed].sum())
         by_steps = float((redundancy * precision).sum()) * tails.step**2 / 12 if tails.step else 0.0
+        if tails.step > 1:  # what was rounded may agree more often than noise, however many figures there are
+            fixed, by_steps = fixed + by_steps, 0.0
         return cls(float(squares.sum()), expectation, checked, noisy, excess * expectation, fixed, by_steps)
 
     def __add__(self, other: Self) -> Self:
