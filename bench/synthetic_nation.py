@@ -23,6 +23,7 @@ from blue_solvers.components.table_sums import TableSums
 from blue_solvers.streaming.cutting import cut_with_siblings, members_of_parts
 from blue_solvers.streaming.manifest import TOP, PartEntry
 from blue_solvers.streaming.part_data import Design, Part
+from blue_solvers.streaming.part_files import Partitions
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Spine
 from constraint_builders.arrays import Float, Index
@@ -111,6 +112,8 @@ class Nation:
     roots : list of ndarray
         True counts of the roots of the parts, which have to be there before the top is read.
     """
+
+    to_split, together, bytes_of = Partitions.to_split, Partitions.together, Partitions.bytes_of
 
     def __init__(self, cells: str, states: Sequence[State], limit: float = LIMIT) -> None:
         self.states, self.roots = tuple(states), list[Float]()

@@ -57,6 +57,8 @@ class Job:
         If a part of several geounits, or one table of a part of a single geounit, needs more than `memory`.
     """
 
+    _open = staticmethod(Partitions.open)
+
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -66,7 +68,7 @@ class Job:
         certify: bool = True,
     ) -> None:
         compile_at_once()
-        self.input = Partitions.open(folder)
+        self.input = self._open(folder)
         self.place = Workplace(Path(out), STEPS)
         self._files = EstimateFiles(self.input.design, self.place)
         self.variances, self.certify = variances, certify

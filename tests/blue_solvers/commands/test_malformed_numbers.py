@@ -14,6 +14,7 @@ from blue_solvers.commands.arguments import (
     counted_part,
     listed_names,
     settings_path,
+    stored_result,
     variable_and_recode,
 )
 from tests.helpers.effort import lengths
@@ -61,7 +62,7 @@ RUNS = {  # where a number may stand
     "demo --seed=N": "seed",
 }
 TEXTS = (ReadPath, WrittenPath, settings_path, listed_names, column_and_role, variable_and_recode)
-TEXTS += (counted_part, str, None)
+TEXTS += (counted_part, stored_result, str, None)
 
 
 def complaints(line: list[str], capfd: pytest.CaptureFixture) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blue_solvers.cli import COMMANDS, _parser, main
-from blue_solvers.commands.arguments import ReadPath, WrittenPath, settings_path
+from blue_solvers.commands.arguments import ReadPath, WrittenPath, settings_path, stored_result
 from tests.helpers.every import every
 from tests.helpers.refused_commands import exit_code, no_refusal, options_of
 
@@ -174,7 +174,7 @@ def test_every_path_says_whether_it_is_read_or_written_and_is_tried_here(command
     known = {own for run, own in CASES if RUNS[run][0].split()[0] == command}
     for action in options_of(command):
         named = {"FILE", "FOLDER", "INPUT", "BLOCKS", "RESULT"} & {action.metavar}
-        assert not named or action.type in (ReadPath, WrittenPath), action.dest
+        assert not named or action.type in (ReadPath, WrittenPath, stored_result), action.dest
         assert action.dest not in ("settings", "out", "plot") or action.type in (settings_path, WrittenPath), (
             action.dest
         )
