@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram
 from constraint_builders.arrays import Flags, Float
 
 SWEEPS = 20
+ROUNDING = 2e-13  # of the largest count and the most entries of a row
+CONTRADICTION = 1e-9  # of the largest count
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,33 @@ class Ranges:
         """Where there is one, (d,)."""
         found: Flags = np.isfinite(self.low) | np.isfinite(self.high)
         return found
+
+
+def tightened(p: QuadraticProgram) -> QuadraticProgram:
+    """The same program with the cells held that rows known exactly leave no room, such as the parts of a zero sum.
+
+    Raises
+    ------
+    NotConvergedError
+        If rows known exactly and the bounds contradict one another.
+    """
+    exact, contradiction = p.variance == 0, CONTRADICTION * p.scale
+    rows, answer = p.M[np.flatnonzero(exact)], p.answer[exact]
+    box = propagated(rows, Ranges(p.lower, p.upper), answer, answer, contradiction)
+    if (box.high < box.low - contradiction).any():
+        cell = int(np.argmin(box.high - box.low))
+        raise NotConvergedError(
+            f"what is known exactly leaves a cell between {box.low[cell]:.6g} and {box.high[cell]:.6g}: no "
+            f"{p.kind} meet it. Correct the exact values, or give one a variance above 0"
+        )
+    room = ROUNDING * p.scale * max(1.0, float(np.bincount(rows.indices, minlength=1).max()))
+    held = box.high - box.low <= room
+    values = np.clip((box.low[held] + box.high[held]) / 2, p.lower[held], p.upper[held])
+    lower, upper, target, weight = p.lower.copy(), p.upper.copy(), p.target.copy(), p.weight.copy()
+    lower[held] = upper[held] = np.where(values <= p.lower[held] + room, p.lower[held], values)
+    loose = held & (p.weight == 0)  # what no weight moves
+    target[loose], weight[loose] = lower[loose], 1.0
+    return replace(p, lower=lower, upper=upper, target=target, weight=weight)
 
 
 def propagated(M: sparse.csc_array, box: Ranges, row_low: Float, row_high: Float, room: float) -> Ranges:

@@ -139,8 +139,6 @@ def descend(p: QuadraticProgram, start: Float, most: int = MAX_STEPS) -> tuple[S
     state = best = evaluate(p, start)
     system = NewtonSystem(p)
     steps, scale, target = 0, p.scale, EXACT_TARGET if (p.variance == 0).any() else TARGET
-    if abs(state.residual[system.settled]).max(initial=0.0) > ACCEPTED * scale:
-        most = 0
     while state.error > target * scale and steps < most and -state.value - state.rounding <= p.most:
         previous = state
         state = _line_search(p, state, system.direction(state))
@@ -226,18 +224,12 @@ class NewtonSystem:
     program : QuadraticProgram
     solve : callable, optional
         `dense`, `factored` or `iterated`; by default what is least work for the program.
-
-    Attributes
-    ----------
-    settled : ndarray of bool, (rows,)
-        Rows held exactly of cells that have one value each.
     """
 
     def __init__(self, program: QuadraticProgram, solve: LinearSolve | None = None) -> None:
         self._program, self._linear_solve = program, solve or _linear_solve(program)
         guard = self._diagonal(program.upper > program.lower)
         self._guard = np.broadcast_to(np.where(guard > 0, guard, 1.0), program.answer.shape).copy()
-        self.settled = (guard == 0) & (program.variance == 0)
 
     def one(self, number: Any) -> NewtonSystem:
         """That of some of the programs that stand together."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.nonnegative import active_set
+from blue_solvers.nonnegative.cell_bounds import tightened
 from blue_solvers.nonnegative.duality_gap import SHARP, Certified, certify
 from blue_solvers.nonnegative.newton import MAX_STEPS, minimise
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution, kkt_residual
@@ -52,7 +53,7 @@ def solve(p: QuadraticProgram) -> Certified:
         If no cells within their bounds meet the exact rows, or no way leads to cells that are proved to be near the
         optimum.
     """
-    p, found, failure = _weighted(p), None, ""
+    p, found, failure = tightened(p), None, ""
     try:
         found = approach(p)
     except (RuntimeError, np.linalg.LinAlgError) as error:  # singular systems among them
@@ -68,19 +69,11 @@ def solve(p: QuadraticProgram) -> Certified:
 def attempt(p: QuadraticProgram) -> Certified | None:
     """What `solve` finds where Newton steps lead somewhere; None elsewhere, quickly."""
     try:
-        p = _weighted(p)
+        p = tightened(p)
         found = _polished(p, approach(p))
     except (RuntimeError, np.linalg.LinAlgError):
         return None
     return found if found is not None and is_within(found, ACCEPTED, p) else None
-
-
-def _weighted(p: QuadraticProgram) -> QuadraticProgram:
-    """The same program with a weight for cells that are held, which no weight moves."""
-    loose = (p.weight == 0) & (p.lower == p.upper)
-    if not loose.any():
-        return p
-    return replace(p, target=np.where(loose, p.lower, p.target), weight=np.where(loose, 1.0, p.weight))
 
 
 def _polished(p: QuadraticProgram, found: Certified | None) -> Certified | None:

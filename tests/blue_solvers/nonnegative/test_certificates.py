@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from blue_solvers.nonnegative import METHODS, NotConvergedError, anchored_fit, max_fit, nnls, ols, reweighted_fit
 from blue_solvers.nonnegative.active_set import polish
 from blue_solvers.nonnegative.bounded_sums import with_bounds_on
-from blue_solvers.nonnegative.cell_bounds import Ranges, propagated
+from blue_solvers.nonnegative.cell_bounds import Ranges, propagated, tightened
 from blue_solvers.nonnegative.duality_gap import certify
 from blue_solvers.nonnegative.quadratic_program import QuadraticProgram, Solution, csc
 from blue_solvers.nonnegative.solving import feasible_cells, possible_sums, solve
@@ -287,11 +287,15 @@ def test_parts_of_an_exact_zero_are_held() -> None:
         answer=np.array([0.0, 6.0]),
         variance=np.zeros(2),
     )
+    held = tightened(p)
+    np.testing.assert_array_equal(held.lower, [0, 0, 3])
+    np.testing.assert_array_equal(held.upper, [0, 0, 3])
+    assert (held.weight > 0).all()
     found = solve(p)
     np.testing.assert_array_equal(found.cells[:2], 0)
     assert found.cells[2] == pytest.approx(3, rel=1e-12)
     assert found.gap == 0
-    with pytest.raises(NotConvergedError, match="no non-negative cells meet what is known exactly"):
+    with pytest.raises(NotConvergedError, match="leaves a cell between 0 and -1: no non-negative cells meet it"):
         solve(replace(p, answer=np.array([-1.0, 6.0])))
     assert possible_sums(replace(p, variance=np.array([1.0, 0.0]))) == (pytest.approx(3), np.inf)
 
