@@ -12,7 +12,9 @@ margins commute, which is asked for of three tables or more; two always are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import combinations
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +29,6 @@ from constraint_builders.relations.bases import meet, numbered
 from constraint_builders.relations.marginals import cell_map
 
 Zeros = tuple[tuple[int, ...], Flags]  # variables, and which of their levels together are structural zeros
-Kinds = tuple[int, ...]  # how a table, or a margin, cuts every variable: numbers of cuts
 
 
 class CutVariables:
@@ -42,29 +43,34 @@ class CutVariables:
         For every table its cut, and for its cells, (cells,) or (1,), the groups and how many levels these have.
     meets : ndarray of int, (cuts, cuts)
         Which is the finest cut that both refine.
+    sizes : ndarray of int, (cuts,)
+        How many groups they have.
     """
 
     def __init__(self, schema: Schema, tables: tuple[Table, ...], variables: tuple[int, ...], allowed: Flags) -> None:
         """Of some variables, of which `allowed` levels, (levels, ...), may be other than empty, in schema order."""
         whole = make_table(schema, tuple(schema.names[axis] for axis in variables))
-        known = dict[str, tuple[int, Index, Float]]()
+        known = dict[tuple[str, ...], tuple[Table, int, Index, Float]]()
         self.name, self.cuts, self.of_tables = whole.name, list[Index](), list[tuple[int, Index, Float]]()
         for table in tables:
             factors = dict(zip(table.axes, table.factors, strict=True))
-            part = make_table(schema, tuple(factors[axis] for axis in variables if axis in factors))
-            if part.name not in known:
+            own = tuple(factors[axis] for axis in variables if axis in factors)
+            if own not in known:
+                part = make_table(schema, own)
                 levels, groups = cell_map(schema, whole, part)[allowed.ravel()], np.zeros(part.size, dtype=np.intp)
                 groups[levels] = labels = numbered(levels)
-                known[part.name] = self._number(labels), groups, np.bincount(levels, minlength=part.size).astype(float)
-            number, groups, counts = known[part.name]
+                counts = np.bincount(levels, minlength=part.size).astype(float)
+                known[own] = part, self._number(labels), groups, counts
+            part, kind, groups, counts = known[own]
             place = cell_map(schema, table, part) if part.size > 1 else np.zeros(1, dtype=np.intp)
-            self.of_tables.append((number, groups[place], counts[place]))
+            self.of_tables.append((kind, groups[place], counts[place]))
         found = dict[tuple[int, int], int]()
         for i, one in enumerate(self.cuts):  # those that are found are looked at too
             for j, two in enumerate(self.cuts[: i + 1]):
                 found[i, j] = found[j, i] = i if i == j else self._number(numbered(meet(one, two)))
         size = len(self.cuts)
         self.meets: Index = np.array([[found[i, j] for j in range(size)] for i in range(size)])
+        self.sizes: Index = np.array([own.max(initial=0) + 1 for own in self.cuts])
 
     def _number(self, cut: Index) -> int:
         """Of a cut, (levels,), which is put among the others."""
@@ -73,12 +79,6 @@ class CutVariables:
                 return number
         self.cuts.append(cut)
         return len(self.cuts) - 1
-
-    def groups_within(self, i: int, j: int) -> Index:
-        """For every group of a cut the one of another that it is in."""
-        found = np.zeros(int(self.cuts[i].max(initial=0)) + 1, dtype=np.intp)
-        found[self.cuts[i]] = self.cuts[j]
-        return found
 
     def commute(self, i: int, j: int) -> bool:
         """Whether groups of one cut are as common in all groups of the other, within those of their common cut."""
@@ -151,10 +151,12 @@ class CommonMargins:
                         f"its counts are too many to list, and {first[one].name!r} and {first[two].name!r} cut "
                         f"{axis.name!r} into groups that cross"
                     )
-        self._kinds: list[Kinds] = [tuple(axis.of_tables[i][0] for axis in self._axes) for i in range(len(tables))]
-        self._groups = [[axis.of_tables[i][1] for axis in self._axes] for i in range(len(tables))]
-        counts = [[np.ones(own.size), *(axis.of_tables[i][2] for axis in self._axes)] for i, own in enumerate(tables)]
-        self._counts = [np.prod(np.broadcast_arrays(*own), 0) * (not empty.all()) for own in counts]
+        of_tables = [[*zip(*own, strict=True)] for own in zip(*(axis.of_tables for axis in self._axes), strict=True)]
+        self._kinds: Index = np.array([kinds for kinds, _, _ in of_tables])
+        self._groups: list[tuple[Index, ...]] = [groups for _, groups, _ in of_tables]
+        self._counts = [np.full(own.size, float(not empty.all())) for own in tables]
+        for own, (_, _, counts) in zip(self._counts, of_tables, strict=True):
+            own *= reduce(np.multiply, counts)
         self.free: Flags = np.concatenate(self._counts) > 0
         self._starts, self._width = [own.start for own in columns], self.free.size
         self._find_margins()
@@ -162,36 +164,38 @@ class CommonMargins:
 
     def _find_margins(self) -> None:
         """Put to the tables all common margins of some of them, whose cells follow theirs in a row."""
-        tables, known = self._kinds[:], set[Kinds]()
-        for number, own in enumerate(self._kinds):  # those that are found are looked at too
-            for i, other in enumerate(tables):
-                found = self._meet(own, other)
-                if found in known or i == number:
-                    continue
-                known.add(found)
-                sizes = [axis.cuts[kind].max(initial=0) + 1 for axis, kind in zip(self._axes, found, strict=True)]
-                self._kinds.append(found)
-                self._groups.append([*np.indices(sizes).reshape(len(sizes), -1)])
-                self._counts.append(np.zeros(np.prod(sizes, dtype=int)))  # as soon as what is finer is known
-                self._starts.append(self._width)
-                self._width += self._counts[-1].size
+        tables, found = self._kinds, dict[tuple[int, ...], None]()
+        for number, own in enumerate(tables[1:], 1):
+            others = np.array([*tables[:number].tolist(), *found])
+            found |= dict.fromkeys(map(tuple, self._meet(others, own).tolist()))
+        margins = np.array([*found])
+        self._kinds = np.concatenate([tables, margins])
+        for shape in np.stack([axis.sizes[own] for axis, own in zip(self._axes, margins.T, strict=True)], 1).tolist():
+            self._counts.append(np.zeros(prod(shape)))  # as soon as what is finer is known
+            self._groups.append(np.unravel_index(np.arange(prod(shape)), shape))
+            self._starts.append(self._width)
+            self._width += prod(shape)
 
-    def _meet(self, one: Kinds, two: Kinds) -> Kinds:
-        return tuple(axis.meets[i][j] for axis, i, j in zip(self._axes, one, two, strict=True))
+    def _meet(self, one: Index, two: Index) -> Index:
+        """Of tables, or margins, (..., axes), their common margins."""
+        return np.stack([axis.meets[i, j] for axis, i, j in zip(self._axes, one.T, two.T, strict=True)], axis=-1)
 
-    def _into(self, number: int, kinds: Kinds) -> Index:
+    def _into(self, number: int, kinds: Index) -> Index:
         """For every cell of a table, or margin, that of a margin which cuts variables so."""
         found = np.zeros(self._counts[number].size, dtype=np.intp)
         for axis, group, own, other in zip(self._axes, self._groups[number], self._kinds[number], kinds, strict=True):
-            found *= int(axis.cuts[other].max(initial=0)) + 1
-            found += axis.groups_within(own, other)[group]
+            if axis.sizes[other] > 1:
+                inside = np.zeros(axis.sizes[own], dtype=np.intp)
+                inside[axis.cuts[own]] = axis.cuts[other]
+                found *= axis.sizes[other]
+                found += inside[group]
         return found
 
     def _in_order(self) -> list[HandedOn]:
         """From the finest on; of a table first one margin, then another."""
-        count, number, kinds = len(self.columns), np.arange(len(self._kinds)), np.array(self._kinds, dtype=np.intp)
+        count, number = len(self.columns), np.arange(len(self._kinds))
         holds, lots = (number >= count) & (number[:, None] != number), dict[tuple[int, int], list[tuple[int, int]]]()
-        for axis, own in zip(self._axes, kinds.T, strict=True):
+        for axis, own in zip(self._axes, self._kinds.T, strict=True):
             holds &= axis.meets[own[:, None], own] == own
         next_ = holds & ~(holds.astype(np.float32) @ holds.astype(np.float32) > 0)
         home, depth = np.where(number < count, number, holds[:count].argmax(axis=0)), 0 * number

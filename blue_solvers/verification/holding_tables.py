@@ -57,12 +57,11 @@ def _covering_tables(candidates: Sequence[LevelTable], schema: Schema, last: int
 
     What tables have in common lies in the first of them: of cells that were not measured all sums that hold them tell.
     """
-    found = []
-    for i, placed in enumerate(candidates):
-        others = [j for j, own in enumerate(candidates) if j != i and refines(schema, own.table, placed.table)]
-        if all(j > i and refines(schema, placed.table, candidates[j].table) for j in others):
-            found.append(placed)
+    found = list[int]()
+    for i in sorted(range(len(candidates)), key=lambda i: -candidates[i].table.size):
+        if not any(refines(schema, candidates[j].table, candidates[i].table) for j in found):
+            found.append(i)
     says = {own.table.name: own.table.size * float(own.variance.mean()) for own in candidates if own.level == last}
-    ordered = sorted((says.get(own.table.name, np.inf), number) for number, own in enumerate(found))
-    free = [number for variance, number in ordered if np.isinf(variance)]
-    return tuple(found[number].table for number in [*free, *(number for _, number in ordered if number not in free)])
+    ordered = sorted((says.get(candidates[i].table.name, np.inf), i) for i in found)
+    free = [i for variance, i in ordered if np.isinf(variance)]
+    return tuple(candidates[i].table for i in [*free, *(i for _, i in ordered if i not in free)])

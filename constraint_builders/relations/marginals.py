@@ -44,11 +44,11 @@ def map_along(schema: Schema, fine: Table, coarse: Table, axis: int) -> NDArray[
 def refines(schema: Schema, fine: Table, coarse: Table) -> bool:
     """Whether every cell of `coarse` is a sum of cells of `fine`; a variable of one level need not be in `fine`."""
     own = dict(zip(fine.axes, fine.factors, strict=True))
-    return all(
-        schema.shape[axis] == 1
-        or (axis in own and (own[axis] == factor or schema.group_map(own[axis], factor) is not None))
-        for axis, factor in zip(coarse.axes, coarse.factors, strict=True)
-    )
+    for axis, factor in zip(coarse.axes, coarse.factors, strict=True):
+        held = own.get(axis)
+        if held != factor and schema.shape[axis] > 1 and (held is None or schema.group_map(held, factor) is None):
+            return False
+    return True
 
 
 class Margin:
