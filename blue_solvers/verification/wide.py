@@ -28,6 +28,7 @@ from blue_solvers.verification.closed_form import (
     levels_of,
     numbers_of,
     part_variances,
+    subsets,
     tables_within,
     variances_of_groups,
 )
@@ -48,6 +49,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.description.table import Table
 from constraint_builders.relations.marginals import cell_map
+from constraint_builders.schema_order import in_schema_order
 
 EXTREMES = (np.maximum, 1), (np.minimum, -1)
 Agreeing = tuple[Float, Float, Float]  # cells of all tables, less what, and their rounding by table, in norm
@@ -305,8 +307,9 @@ def table_deviations(problem: Problem) -> Float | None:
     """Standard deviations of the tables' weighted squares, from the parts that they share; None where parts mix."""
     if problem.table_variances is None:
         return None
+    ordered = in_schema_order(problem).problem
     try:
-        family = Separated(problem, WeighedNoise.of(problem))
+        family = Separated(ordered, WeighedNoise.of(ordered))
     except NotCertifiedError:
         return None
     if family.groups:
@@ -315,12 +318,9 @@ def table_deviations(problem: Problem) -> Float | None:
     independent = np.ones_like(density)
     for finer, _, levels in tables.by_axis:
         independent[finer] *= levels - 1
-    without = {(table, axis): coarser for table, coarser, axis in tables.up[:, :3].tolist()}
     variances = []
-    for number, (table, variance) in enumerate(zip(problem.observed_tables, problem.table_variances, strict=True)):
-        within = [number] if 0 < variance < np.inf else []
-        for axis in table.axes:
-            within += [without[own, axis] for own in within]
+    for table, variance in zip(ordered.observed_tables, problem.table_variances, strict=True):
+        within = [family.numbers[own] for own in subsets(table.axes) if 0 < variance < np.inf]
         own = tables.sizes[within] / (variance * table.size)
         variances.append(float((2 * independent[within] * (1 - own / density[within]) ** 2).sum()))
     return np.sqrt(np.array(variances))

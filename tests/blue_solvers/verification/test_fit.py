@@ -149,6 +149,16 @@ def test_deviations_of_tables_equal_dense_algebra() -> None:
         assert part.z == pytest.approx((part.statistic - part.expectation) / np.sqrt(2 * (R**2).sum()), rel=1e-9)
 
 
+def test_deviations_of_tables_named_in_any_order_are_alike() -> None:
+    """Of more variables than bits number sets of."""
+    schema, y = Schema({f"v{i}": 2 for i in range(80)}), np.arange(12.0)
+    found = list[float]()
+    for name, few in (("v0 * v1", y[:4]), ("v1 * v0", y[:4].reshape(2, 2).T.ravel())):
+        problem = Problem(schema, {name: 1.0, "v0 * v1 * v2": 2.0})
+        found += [own.z for own in fitted(problem, np.append(few, y[4:])).by_table.values()]
+    assert found[2:] == pytest.approx(found[:2])
+
+
 def test_right_noise_has_uniform_probabilities() -> None:
     problem = Problem(SCHEMA, TABLES)
     truth, rng = truth_of(problem), np.random.default_rng(5)
