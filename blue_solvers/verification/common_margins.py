@@ -181,7 +181,7 @@ class CommonMargins:
         return np.stack([axis.meets[i, j] for axis, i, j in zip(self._axes, one.T, two.T, strict=True)], axis=-1)
 
     def _into(self, number: int, kinds: Index) -> Index:
-        """For every cell of a table, or margin, that of a margin which cuts variables so."""
+        """For every cell of a table, or margin, that of a margin which cuts variables so, (axes,)."""
         found = np.zeros(self._counts[number].size, dtype=np.intp)
         for axis, group, own, other in zip(self._axes, self._groups[number], self._kinds[number], kinds, strict=True):
             if axis.sizes[other] > 1:
