@@ -264,14 +264,18 @@ LinearSolve = Callable[[QuadraticProgram, State, Float], Float]
 
 
 def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
-    """The Newton direction, (rows,), by a Cholesky factorisation of the dense matrix."""
+    """The Newton direction, (rows,), by a Cholesky factorisation of the dense matrix of rows that free cells meet."""
     if isinstance(p.products, np.ndarray):
         rows = p.products[:, state.free]
         matrix = (rows / p.weight[state.free]) @ rows.T
     else:
         matrix = _gram(p, state).toarray()
-    matrix.flat[:: added.size + 1] += added
-    _, direction, failed = linalg.lapack.dposv(matrix, state.residual, lower=1)
+    met, direction = np.flatnonzero(matrix.diagonal()), state.residual / added
+    if not met.size:
+        return direction
+    matrix = matrix[np.ix_(met, met)]
+    matrix.flat[:: met.size + 1] += added[met]
+    _, direction[met], failed = linalg.lapack.dposv(matrix, state.residual[met], lower=1)
     if failed:
         raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite")
     return direction
