@@ -317,8 +317,9 @@ def iterated(p: QuadraticProgram, state: State, added: Float) -> Float:
 
 
 def _gram(p: QuadraticProgram, state: State) -> sparse.csc_array:
-    rows = sparse.csc_array(p.M[:, np.flatnonzero(state.free)])
-    return sparse.csc_array(rows @ sparse.diags_array(1 / p.weight[state.free]) @ rows.T)
+    rows = p.M[:, np.flatnonzero(state.free)]
+    rows.data *= np.repeat(p.weight[state.free] ** -0.5, np.diff(rows.indptr))
+    return rows @ rows.T
 
 
 def _linear_solve(p: QuadraticProgram) -> LinearSolve:

@@ -147,6 +147,7 @@ def _linear(p: QuadraticProgram, cost: float) -> Any:
 ACCURACY = 1e-11  # KKT residual at which the rounds end, relative to the largest count
 MAX_ROUNDS = 60
 FIRST_STEPS = 3 * MAX_STEPS  # of the first round, without which there are no others
+LATER_STEPS = 60  # of the others, which start near their ends: of 1,800 that ended none took more
 STALLED = 2  # rounds that halve neither before the rounds end
 FIRST_TIE, LAST_TIE = 1e-1, 1e-5  # relative to the largest curvature that the rows bring
 VAGUEST = 1e-1  # relative to the least that a row brings to the cell
@@ -199,7 +200,7 @@ def _rounds(p: QuadraticProgram, untied: NDArray[np.bool_]) -> Iterator[tuple[So
         tie = np.maximum(curvature * FIRST_TIE * 0.1**number, last)
         tied = replace(p, weight=np.where(p.weight == 0, tie, p.weight), target=np.where(untied, center, p.target))
         try:
-            found = minimise(tied, multipliers, MAX_STEPS if number else FIRST_STEPS)
+            found = minimise(tied, multipliers, LATER_STEPS if number else FIRST_STEPS)
         except NotConvergedError:
             if not number:
                 raise

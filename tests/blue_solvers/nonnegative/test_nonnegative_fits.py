@@ -206,6 +206,16 @@ def test_tables_of_large_counts_are_fitted_by_themselves():
     assert fit.error_bound < 1e-4
 
 
+@pytest.mark.slow
+def test_tables_of_counts_near_zero_are_fitted_where_most_cells_have_no_room():
+    """Unless these are held first, what is found for all cells misses a table that was fitted."""
+    problem, rng = gallery.cube(5, 5), np.random.default_rng(0)
+    y = problem.marginal_matrix() @ rng.poisson(0.05, 3125) + np.sqrt(2) * rng.normal(size=problem.observed.size)
+    fit = sequential_fit(problem, y)
+    assert fit.error_bound < 1e-3
+    assert fit.margin_residual < CERTIFIED * abs(y).max()
+
+
 @every("noise", ["laplace", "gaussian"])
 @every("seed", range(4))
 def test_reweighted_fit_equals_algorithm_2(noise, seed):
