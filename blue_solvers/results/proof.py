@@ -25,7 +25,7 @@ OF_TABLE: Any = msgspec.defstruct(
         *[(key, str) for key in ("geolevel", "table")],
         *[(key, Positive) for key in ("statistic", "expectation")],
         *[(key, int) for key in ("checked", "noisy")],
-        *[(key, Positive, 0.0) for key in ("heavy", "fixed", "by_steps")],
+        *[(key, Positive, 0.0) for key in ("heavy", "fixed", "by_steps", "light")],
     ],
     array_like=True,
 )

@@ -82,7 +82,7 @@ class Manifest(msgspec.Struct):
             ("kinds of structural zeros", len(design.zero_kinds) == size > 0),
             ("kinds of structural zeros", kinds == {*range(len(kinds))} and min(design.zero_kinds) >= -1),
             ("tails", tails.step >= 0 and all(0 <= own <= MOST_KURTOSIS for own in tails.excess)),
-            ("tails", len(tails.excess) in (0, len(design.observed))),
+            ("tails", len(tails.excess) in (0, len(design.observed)) and 0 <= tails.by_proxy <= 1),
             ("exact combinations", design.combinations is None or design.combinations.are_sound(design.equal_to)),
             ("exact combinations", design.combinations is None or keys <= design.combinations.moved.keys()),
             ("parts", _are_different([part.name for part in (*self.parts, self.top)]) and self.top.name == TOP),

@@ -140,6 +140,8 @@ class TableFit(LotFit):
         How many cells others check too, and how many were measured with noise.
     fixed, by_steps : float
         How many squares may be missing: of figures that may have no noise or were rounded, and since they are whole.
+    light : float
+        What squares are expected to be, times `Tails.by_proxy`.
     """
 
     statistic: float = 0.0
@@ -149,6 +151,7 @@ class TableFit(LotFit):
     heavy: float = 0.0
     fixed: float = 0.0
     by_steps: float = 0.0
+    light: float = 0.0
 
     @classmethod
     def of(cls, excess: float, tails: Tails, y: Float, squares: Float, redundancy: Float, precision: Float) -> Self:
@@ -160,7 +163,8 @@ class TableFit(LotFit):
         by_steps = float((redundancy * precision).sum()) * tails.step**2 / 12 if tails.step else 0.0
         if tails.step > 1:  # what was rounded may agree more often than noise, however many figures there are
             fixed, by_steps = fixed + by_steps, 0.0
-        return cls(float(squares.sum()), expectation, checked, noisy, excess * expectation, fixed, by_steps)
+        of_laws = excess * expectation, fixed, by_steps, tails.by_proxy * expectation
+        return cls(float(squares.sum()), expectation, checked, noisy, *of_laws)
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
@@ -171,11 +175,16 @@ class TableFit(LotFit):
         return self.fixed + min(self.by_steps, MOST_BY_STEPS)
 
     @property
+    def by_proxy(self) -> float:
+        """As `Tails` have it."""
+        return self.light / self.expectation if self.expectation > LEAST_CHECKED else 0.0
+
+    @property
     def p_value(self) -> float:
         """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
         if self.expectation <= LEAST_CHECKED:
             return 1.0
-        return of_chi_square(self.statistic, self.expectation, self.excess, self.missing)
+        return of_chi_square(self.statistic, self.expectation, self.excess, self.missing, self.by_proxy)
 
 
 class FitByGeolevel(dict[str, TableFit]):
@@ -232,15 +241,15 @@ class FitOfParts:
             return 1.0
         total = self.total
         degrees, excess = np.array([(own.expectation, own.excess) for own in self.tables.values()]).T
-        return of_chi_square(total.statistic, degrees, excess, total.missing)
+        return of_chi_square(total.statistic, degrees, excess, total.missing, total.by_proxy)
 
     @property
     def probability(self) -> float:
         """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
-        checked = self.total.checked
-        return (
-            of_largest(self.largest[0].residual, checked, self.largest[0].excess) if self.largest and checked else 1.0
-        )
+        total = self.total
+        if not (self.largest and total.checked):
+            return 1.0
+        return of_largest(self.largest[0].residual, total.checked, self.largest[0].excess, total.by_proxy)
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
@@ -304,7 +313,7 @@ class FitOfParts:
         for number, table, read in tables:
             excess, step = tails.of_table(number), PIECE // table.size + 1
             for here in (slice(start, start + step) for start in range(0, len(geocodes), step)):
-                statistic, expectation = self._add(geolevel, table.name, geocodes[here], *read(here), tails, excess)
+                statistic, expectation = self._add(geolevel, table.name, geocodes[here], read(here), tails, excess)
                 sums[:, here] += statistic, expectation, excess * expectation
         statistic, expectation, heavy = sums
         for i in np.argsort(-abs(statistic - expectation) / np.sqrt(2 * expectation + heavy + 1e-300))[:1].tolist():
@@ -313,18 +322,10 @@ class FitOfParts:
                 self.geounit = own
 
     def _add(
-        self,
-        geolevel: str,
-        table: str,
-        geocodes: Sequence[str],
-        y: Float,
-        x: Float,
-        noise: Float,
-        spread: Float,
-        tails: Tails,
-        excess: float,
+        self, geolevel: str, table: str, geocodes: Sequence[str], read: Arrays, tails: Tails, excess: float
     ) -> tuple[Float, Float]:
         """Take in a table of some geounits; gives their statistics and expectations, (G,)."""
+        y, x, noise, spread = read
         precision = reciprocal(noise)
         squares, redundancy = squares_and_redundancy(y, x, precision, spread)
         own = TableFit.of(excess, tails, y, squares, redundancy, precision)

@@ -308,7 +308,7 @@ class Fit:
         left = float(residual * np.sqrt(self.variances[i] / self.redundancy[i]))
         left = left if self.correlated is None else self.correlated.from_others(i)
         if self.replicates is None:
-            probability = of_largest(residual, self.checked, float(self._excess[i]))
+            probability = of_largest(residual, self.checked, float(self._excess[i]), self.parts.total.by_proxy)
         else:
             rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
             probability = share_beyond(self.replicates.largest, abs(residual) - rounding)

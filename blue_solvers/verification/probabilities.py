@@ -56,7 +56,9 @@ class FitOfCells(NamedTuple):
     z: float
 
 
-def of_chi_square(statistic: float, degrees: ArrayLike, excess: ArrayLike = 0.0, missing: float = 0.0) -> float:
+def of_chi_square(
+    statistic: float, degrees: ArrayLike, excess: ArrayLike = 0.0, missing: float = 0.0, by_proxy: float = 0.0
+) -> float:
     """The probability, two-sided, of a statistic as far from what is expected, by the noise's excess kurtosis.
 
     Of lots of cells, (lots,), with so many degrees each; less than one are one that is weighed by less. The variance of
@@ -70,30 +72,35 @@ def of_chi_square(statistic: float, degrees: ArrayLike, excess: ArrayLike = 0.0,
     mean = float(degrees @ excess) / total
     even = 2 / (2 + mean)
     by_one = np.sqrt(max(statistic - total - np.sqrt(mean * total), 0.0))
-    above = scipy.special.chdtrc(even * total, even * statistic) + 2 * degrees @ np.exp(_log_of_one(by_one, excess))
+    above = 2 * degrees @ np.exp(_log_of_one(by_one, excess, by_proxy))
+    above += scipy.special.chdtrc(even * total, even * statistic)
     below = scipy.special.chdtr(even * total, even * (statistic + mean + missing))
     return float(min(1.0, 2 * above, 2 * below))
 
 
-def of_largest(residual: float, checked: int, excess: float = 0.0) -> float:
+def of_largest(residual: float, checked: int, excess: float = 0.0, by_proxy: float = 0.0) -> float:
     """The probability of a residual as large among so many, by the noise's excess kurtosis; Sidak's, never too small.
 
     Of Laplace noise of any variance, whole numbers too, and of its sums, which are nearer to the normal law.
     """
-    own = float(np.exp(log_tail(residual, excess)))
+    own = float(np.exp(log_tail(residual, excess, by_proxy)))
     with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
         return float(-np.expm1(checked * np.log1p(-2 * min(own, 0.5))))
 
 
-def log_tail(residual: ArrayLike, excess: ArrayLike) -> Float:
+def log_tail(residual: ArrayLike, excess: ArrayLike, by_proxy: float = 0.0) -> Float:
     """Logarithms of the probabilities that one noise is beyond residuals, (...): the normal law's, or a heavier one."""
-    return np.fmax(scipy.special.log_ndtr(-abs(np.asarray(residual))), _log_of_one(residual, excess))
+    return np.fmax(scipy.special.log_ndtr(-abs(np.asarray(residual))), _log_of_one(residual, excess, by_proxy))
 
 
-def _log_of_one(residual: ArrayLike, excess: ArrayLike) -> Float:
-    """The tail beyond the normal law's, (...): exponential, as that of a law of Laplace's kind; none without excess."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(np.asarray(excess) > 0, -np.sqrt(6 / np.asarray(excess)) * abs(np.asarray(residual)), -np.inf)
+def _log_of_one(residual: ArrayLike, excess: ArrayLike, by_proxy: float) -> Float:
+    """The tail beyond the normal law's, (...): exponential, as that of a law of Laplace's kind; none without excess.
+
+    Of sub-Gaussian noise no more than Chernoff's bound, whose proxy any combination of variance 1 has.
+    """
+    size, excess = abs(np.asarray(residual)), np.asarray(excess)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(excess > 0, -size * np.fmax(np.sqrt(6 / excess), by_proxy * size / 2), -np.inf)
 
 
 def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:

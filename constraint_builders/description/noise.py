@@ -51,6 +51,11 @@ class NoiseLaw(ABC):
         """That of Gaussian noise, for which its tails are taken where a law says nothing else."""
         return 0.0
 
+    @property
+    def by_proxy(self) -> float:
+        """Its variance by its sub-Gaussian variance proxy; 0 where none is known."""
+        return 0.0
+
     def impossible(self, figures: Float) -> Flags:
         """Which figures, (...), no count leads to."""
         return np.zeros(np.shape(figures), dtype=bool)

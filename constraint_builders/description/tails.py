@@ -18,11 +18,14 @@ class Tails(NamedTuple):
         Of which all measurements are whole multiples; 0 where they are real numbers.
     fixed : float or None
         What is published without noise, less the law's mean.
+    by_proxy : float
+        Of all noise the least ratio of its variance to its sub-Gaussian variance proxy, 1 at most; 0 where it has none.
     """
 
     excess: tuple[float, ...] = ()
     step: float = 0.0
     fixed: float | None = None
+    by_proxy: float = 0.0
 
     def of_table(self, number: int) -> float:
         """Its excess kurtosis."""

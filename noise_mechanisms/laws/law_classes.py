@@ -29,6 +29,11 @@ class GaussianNoise(Law):
         check_scale(self, "sigma2", math.sqrt(self.sigma2))
 
     @property
+    def by_proxy(self) -> float:
+        """Sigma2 is the proxy of whole numbers too, as Canonne, Kamath and Steinke (2020) prove."""
+        return min(1.0, self.variance / self.sigma2)
+
+    @property
     def _parameter(self) -> float:
         return self.sigma2
 

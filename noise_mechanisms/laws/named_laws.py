@@ -157,8 +157,8 @@ def tails_of(name: LawOrName, variances: Iterable[Float]) -> Tails:
     laws = {own: kind.from_variance(min(max(own, 1 / MOST_KURTOSIS), MOST_KURTOSIS)) for own in least}
     if not laws:
         return Tails()
-    some = laws[least[0]]
-    return Tails(tuple(min(max(0.0, laws[own].excess_kurtosis), MOST_KURTOSIS) for own in least), some.step, some.fixed)
+    some, excess = laws[least[0]], [min(max(0.0, laws[own].excess_kurtosis), MOST_KURTOSIS) for own in least]
+    return Tails(tuple(excess), some.step, some.fixed, min(own.by_proxy for own in laws.values()))
 
 
 def tails_in(problem: Problem) -> Tails:

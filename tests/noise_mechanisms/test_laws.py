@@ -31,6 +31,7 @@ from noise_mechanisms.laws import (
     law,
     variance_of,
 )
+from noise_mechanisms.laws.named_laws import tails_of
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.places import ROOT
@@ -108,6 +109,17 @@ def test_pmf_sums_to_one_and_has_the_variance(kind: type[DiscreteLaw], parameter
     # Summation of up to 40,000 terms in float64.
     assert instance.pmf(k).sum() == pytest.approx(1, rel=1e-13)
     assert (k**2 * instance.pmf(k)).sum() == pytest.approx(instance.variance, rel=1e-12)
+
+
+@pytest.mark.parametrize("sigma2", [0.02, 0.1, 0.3, 1.0, 4.0])
+def test_whole_gaussian_noise_is_sub_gaussian_by_its_parameter(sigma2: float) -> None:
+    instance, k, t = DiscreteGaussian(sigma2), np.arange(-80.0, 81.0), np.linspace(-6, 6, 121) / math.sqrt(sigma2)
+    generating = np.log(np.exp(np.outer(t, k) - k**2 / (2 * sigma2)).sum(axis=1))
+    assert (generating - generating[60] <= t**2 * instance.variance / instance.by_proxy / 2 + 1e-12).all()
+    assert Laplace(1.0).by_proxy == DiscreteLaplace(1.0).by_proxy == 0
+    assert tails_of(instance.name, [np.array([4.0, instance.variance]), np.array([9.0])]).by_proxy == pytest.approx(
+        instance.variance / sigma2
+    )
 
 
 def test_pmf_is_zero_between_whole_numbers_and_keeps_the_shape() -> None:

@@ -194,3 +194,26 @@ def test_tables_that_others_hardly_check_fit(variance: float) -> None:
         fit = fit_of_geography(problem, y, P @ y, P.variances_by_table().of)
         assert 0 < fit.tables["State", "detailed"].expectation < 1e-4
         assert fit.fits
+
+
+@pytest.mark.parametrize(("variance", "off"), [(0.01, 6.0), (0.05, 8.0), (0.1, 10.0)])
+def test_errors_in_whole_noise_of_small_variance_are_found(variance: float, off: float) -> None:
+    """By its kurtosis alone, one by the variance, such noise would have been as large; in memory and stored."""
+    spine = Spine([-1, *[0] * 3], ["State", *["County"] * 3])
+    tables = {level: {"total": variance, "a": 2 * variance} for level in spine.levels}
+    problem = Problem(Schema({"a": 3}), tables, spine=spine, noise="discrete_gaussian")
+    P, tails = blue(problem), tails_in(problem)
+    for seed in range(30):
+        right = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
+        wrong = right.copy()
+        wrong[seed % wrong.size] += off
+        for y, word in ((right, Verdict.FITS), (wrong, Verdict.CONTRADICTORY)):
+            est = P.estimate(y, certify=False)
+            fit = fit_of_geography(problem, y, est.values, P.variances_by_table().of, tails)
+            in_memory = est.goodness_of_fit(draws=0)
+            assert fit.verdict == in_memory.parts.verdict == word, seed
+            assert in_memory.outliers(1)[0].probability == pytest.approx(fit.probability, rel=1e-6)
+            said = StoredProof(fit=fit).to_json()
+            assert StoredProof.from_json(said).fit == fit
+    said["fit"]["tables"] = [own[:9] for own in said["fit"]["tables"]]  # as they were stored before
+    assert StoredProof.from_json(said).fit.probability > fit.probability
