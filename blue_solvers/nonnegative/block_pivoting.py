@@ -5,7 +5,8 @@ With H the second derivatives in cells, E the rows known exactly, F the cells of
     H_FF x_F + E_F' l = h_F - H_FB x_B,    E_F x_F = e - E_B x_B.
 
 Cells that then pass a bound are put at it, and those at bounds that the objective would move inwards are freed, all at
-once. What has not ended after some rounds, or is not proved, is left to others.
+once; after some rounds one at a time, which ends where no cell is at its bound by chance. What has not ended by then,
+or is not proved, is left to others.
 
 References
 ----------
@@ -24,7 +25,7 @@ from constraint_builders.arrays import Flags, Float, Index
 
 MOST_UNKNOWNS = 200  # cells and rows known exactly: more are solved faster one by one
 MOST_ENTRIES = 4e6  # of matrices at once
-ROUNDS = 15  # of pivoting
+ROUNDS, SINGLE = 40, 15  # of pivoting, and from which on single cells are moved
 LOOSE = 1e-13  # of a unit diagonal: what makes matrices regular whatever is not determined
 PASSED = 1e-10  # of the largest number, or of a gradient's terms: by which rounding may pass a bound, or push
 PROVED, MET = 1e-8, 1e-9  # of 1 and the objective, and of the largest number: as in `solving`
@@ -52,10 +53,10 @@ def solve_together(p: QuadraticProgram) -> Together:
     likely, held = (p.weight > 0) & (p.lower < p.upper), p.lower == p.upper
     low, high = held | (likely & (x <= p.lower)), likely & (x >= p.upper)
     left, most = np.arange(x.shape[0]), max(1, int(MOST_ENTRIES / (x.shape[1] + E.shape[0]) ** 2))
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         for own in np.split(left, np.arange(most, left.size, most)):
             x[own], prices[own] = equations.at_bounds(own, low[own], high[own])
-        low[left], high[left], changed = equations.pivoted(left, x[left], prices[left], low[left], high[left])
+        low[left], high[left], changed = equations.pivoted(left, x[left], prices[left], low[left], high[left], number)
         left = left[changed]
         if not left.size:
             break
@@ -102,12 +103,16 @@ class _Equations:
         x[np.arange(own.size)[:, None], cells] += np.where(is_free, found[:, :most], 0.0)
         return x, found[:, most:]
 
-    def pivoted(self, own: Index, x: Float, prices: Float, low: Flags, high: Flags) -> tuple[Flags, Flags, Flags]:
-        """Which cells, (k, d), are to be at bounds next, and which programs, (k,), that changes."""
+    def pivoted(
+        self, own: Index, x: Float, prices: Float, low: Flags, high: Flags, number: int
+    ) -> tuple[Flags, Flags, Flags]:
+        """Which cells, (k, d), are to be at bounds after so many rounds, and which programs, (k,), that changes."""
         slope = x @ self._H - self._wanted[own] + prices @ self._E
         doubt = PASSED * (abs(x) @ self._sizes + abs(self._wanted[own]) + abs(prices) @ abs(self._E))
         room, free = PASSED * np.maximum(1.0, abs(x).max(axis=1))[:, None], ~(low | high)
         under, over = free & (x < self._lower - room), free & (x > self._upper + room)
         freed = (self._lower < self._upper) & ((low & (slope < -doubt)) | (high & (slope > doubt)))
         changed = under | over | freed
+        if number >= SINGLE:
+            changed &= np.cumsum(changed[:, ::-1], axis=1)[:, ::-1] == 1
         return np.where(changed, under, low), np.where(changed, over, high), changed.any(axis=1)
