@@ -164,7 +164,7 @@ def real_vector(observed: Layout, x: Any, truth_values: bool = True) -> Float:
 def require_real(X: Any) -> None:
     """Refuse complex values, by a `TypeError` as scipy's operators do."""
     refuse_masked(X, "the vector")
-    if np.iscomplexobj(X):
+    if not isinstance(X, Mapping) and np.iscomplexobj(X):
         raise TypeError("tables are real: got complex values")
 
 

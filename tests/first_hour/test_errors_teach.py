@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from scipy import sparse, stats
 
 import blue_solvers
@@ -64,6 +65,9 @@ def test_tables_by_name_are_measurements_wherever_a_vector_is() -> None:
     y, est = problem.vector(tables), estimate(gallery.toy(), tables)
     assert certify(problem, tables, est.tables) == certify(problem, y, est)
     assert np.array_equal(nnls(problem, tables).observed, nnls(problem, y).observed)
+    both = Problem(Schema({"a": 2, "b": 2}), {"a * b": 1.0, "total": 1.0})
+    dataset = xr.Dataset({"a * b": (("b", "a"), [[1.0, 3], [2, 4]]), "total": 10.0})
+    assert np.allclose(estimate(both, dataset).values, [1, 2, 3, 4, 10])
     with pytest.raises(KeyError, match="no table 'A' here: there are"):
         est.tables["A"]
 
