@@ -32,11 +32,12 @@ _HIDDEN = re.compile(rb"""<(?:[^<>\s/:]+:)?(row|col)(\s(?=[^<>]*\bhidden\s*=\s*[
 _ATTRIBUTE = re.compile(rb"""\s(r|min|max)\s*=\s*["']([0-9]{1,9})["']""")
 _CELL_TAG = re.compile(rb"<(?:[^<>\s/:]+:)?c(\s[^<>]*)>")
 _REFERENCE = re.compile(rb"""\sr\s*=\s*["']([A-Z]{1,3})([0-9]{1,9})["']""")
-# A text that is a number, and a raised one behind it.
+# A text that is a number, up to a raised one behind it.
 _RAISED = re.compile(
-    rb"<(?:[^<>\s/:]+:)?(?:si|is)(?:\s*<?[^<>]*>){1,24}?\s*([-+]?[0-9][0-9.,\s]*)</[^<>]*t>\s*</[^<>]*r>"
-    rb"(?:\s*<[^<>]*>){1,24}?\s*<[^<>]*vertAlign[^<>]*superscript[^<>]*>(?:\s*<[^<>]*>){1,24}?\s*([0-9][0-9,\s]*)<"
+    rb"(<(?:[^<>\s/:]+:)?(?:si|is)(?:\s*<?[^<>]*>){1,24}?\s*[-+]?[0-9][0-9.,\s]*</[^<>]*t>\s*</[^<>]*r>"
+    rb"(?:\s*<[^<>]*>){1,24}?\s*<[^<>]*vertAlign[^<>]*superscript[^<>]*>(?:\s*<[^<>]*>){1,24}?\s*)(?=[0-9][0-9,\s]*<)"
 )
+_MARK = "\ufdd0"  # no character, of no text
 _LIBRARYS_WORDS = logging.getLogger("calamine")  # written on standard error where nobody listens
 _TEXTS = re.compile(rb"""\suniqueCount\s*=\s*["']([0-9]+)""")  # room for so many texts is made before they are read
 
@@ -69,14 +70,15 @@ def read_excel(file: BinaryIO, sheet: str | Sequence[str] | None = None, skip_ro
     data = read_whole(file)
     declared(data).require_moderate(len(data))
     try:
-        book = fastexcel.read_excel(data)
+        book = fastexcel.read_excel(_with_marks(data))
         options: dict[str, Any] = {"header_row": None, "skip_rows": 0, "dtypes": "string"}
         sheets = {name: book.load_sheet(name, **options) for name in book.sheet_names}
     except fastexcel.FastExcelError as error:
         raise ValueError(f"not readable as an Excel file: {str(error).splitlines()[0]}") from None
     filled = {name: sheet.to_polars() for name, sheet in sheets.items() if sheet.height and sheet.width}
     tables = _meant(filled, [sheet] if isinstance(sheet, str) else sheet, skip_rows)
-    _refuse_raised(data, [filled[name] for name in tables])
+    for name in tables:
+        _refuse_raised(filled[name])
     found = [_table(filled[name], *own) for name, own in tables.items()]
     unread = tuple(f"sheet {shown(name)}" for name in filled if name not in tables)
     table = found[0] if len(found) == 1 else _together(found)
@@ -106,17 +108,27 @@ def _meant(
     return named
 
 
-def _refuse_raised(data: bytes, tables: Sequence[pl.DataFrame]) -> None:
-    """Refuse cells that hold a number and a raised one, as the mark of a note is, which are read as one."""
+def _with_marks(data: bytes) -> bytes:
+    """The same workbook with a sign between a number and a raised one behind it, which are read as one."""
+    written = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        parts = (part for part in map(archive.read, archive.namelist()) if b"superscript" in part)
-        found = [pair for part in parts for pair in _RAISED.findall(part)]
-    raised = {(number + mark).decode(): (number.decode(), mark.decode()) for number, mark in found}
-    for column in (column for cells in tables if raised for column in cells):
-        wrong = column.is_in([*raised]).fill_null(False)
+        parts = ((name, archive.read(name)) for name in archive.namelist())
+        found = {name: _RAISED.sub(rb"\1" + _MARK.encode(), part) for name, part in parts if b"superscript" in part}
+        if not any(_MARK.encode() in part for part in found.values()):
+            return data
+        with zipfile.ZipFile(written, "w") as other:
+            for name in archive.namelist():
+                other.writestr(name, found.get(name) or archive.read(name))
+    return written.getvalue()
+
+
+def _refuse_raised(cells: pl.DataFrame) -> None:
+    """Refuse cells that hold a number and a raised one, as the mark of a note is."""
+    for column in cells:
+        wrong = column.str.contains(_MARK, literal=True).fill_null(False)
         if wrong.any():
             row = int(wrong.arg_max() or 0)
-            number, mark = raised[column[row]]
+            number, _, mark = column[row].partition(_MARK)
             raise ValueError(
                 f"row {row + 1} has {number!r} and a raised {mark!r} in one cell, read as one number: take marks of "
                 "notes out of cells"
