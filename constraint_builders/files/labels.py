@@ -249,10 +249,15 @@ def with_totals(
     return (replace(table, frame=table.frame.with_columns(columns)) if columns else table), tuple(found)
 
 
+def refuse_numbers(column: str, labels: Iterable[str]) -> None:
+    """Refuse a column that is called a percentage, or whatever is no count, of labels that all are numbers."""
+    if NO_COUNTS.search(column.replace("_", " ")) and all(is_number(label) for label in labels if label != SUMMED_OUT):
+        is_level = f"where it is a level, say total= '{SUMMED_OUT}' or give a schema"
+        raise ValueError(f"column {column!r} holds numbers: call it 'note' if they are no labels; {is_level}")
+
+
 def _ask(column: str, labels: Sequence[str]) -> None:
     is_level = f"where it is a level, say total= '{SUMMED_OUT}' or give a schema"
-    if NO_COUNTS.search(column.replace("_", " ")) and all(is_number(label) for label in labels if label != SUMMED_OUT):
-        raise ValueError(f"column {column!r} holds numbers: call it 'note' if they are no labels; {is_level}")
     for label in labels:
         if not label.strip():
             raise ValueError(f"column {column!r} has an empty label: write {SUMMED_OUT!r} where all are counted")

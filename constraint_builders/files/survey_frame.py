@@ -157,7 +157,9 @@ def measured_as_said(
             perhaps = filter(None, (misspelt(table, name, sorted(cell - {name})) for name in variables.values()))
             table = replace(table, doubts=(*table.doubts, *perhaps))
         if isinstance(noise, NoiseLaw) or said.style == ACS:
-            table = with_absent_rows(table, schema, None if areas is None else areas.areas)
+            table = with_absent_rows(
+                table, schema, None if areas is None else areas.areas, inferred and SUMMED_OUT not in marks
+            )
     return measured(
         table,
         schema,

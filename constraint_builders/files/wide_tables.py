@@ -36,7 +36,7 @@ from constraint_builders.files.columns import (
     spreads_by_stem,
     stem_of,
 )
-from constraint_builders.files.labels import is_total, plain_label
+from constraint_builders.files.labels import is_total, plain_label, refuse_numbers
 from constraint_builders.files.naming import listed, shown
 from constraint_builders.files.numbers import marked, read_labels
 from constraint_builders.files.source import Source
@@ -192,7 +192,7 @@ def columns_of_numbers(frame: pl.DataFrame, marks: Sequence[str | float] = ()) -
     return found or None
 
 
-def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None = None) -> Source:
+def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None = None, asks: bool = False) -> Source:
     """The same with a row, without a value, for every cell of a table of which it has none.
 
     Cells are those of all levels that some row has, in every geounit of a geolevel of which the table has some row, or
@@ -206,6 +206,8 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
         Whose levels there are; by default those that some row has.
     areas : Areas, optional
         In which the rows are.
+    asks : bool
+        Whether columns of percentages and the like are refused, as labels of which all else would be absent.
 
     Raises
     ------
@@ -234,6 +236,8 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
         size = float(np.prod([float(axis.height) for axis in axes]))
         if size <= rows.height:
             continue
+        for name in variables if asks else ():
+            refuse_numbers(name, rows[name].drop_nulls())
         _refuse_alike(rows, [*places[1:2], *variables])
         if size > MOST_CELLS:
             name = rows[columns.keys[TABLE]][0]

@@ -327,3 +327,12 @@ def test_a_lone_carriage_return_is_part_of_a_cell(tmp_path: Path) -> None:
     problem, y = read_tables(tmp_path / "lone.csv")
     assert problem.observed.size == 3
     assert sorted(y) == [3, 4, 8]
+
+
+@pytest.mark.parametrize("said", [{}, {"noise": RandomRounding(3)}])
+def test_numbers_of_a_variable_called_a_ratio_are_levels_where_no_row_is_absent(said: dict) -> None:
+    own = {"sex": ["f", "f", "m", "m"], "income_ratio": [1, 2, 1, 2], "value": [3, 6, 9, 12]}
+    frame = pl.DataFrame(own if said else {**own, "variance": 1.0})
+    problem, y = read_tables(frame, **said)
+    assert problem.observed.names == ("sex * income_ratio",)
+    assert y.tolist() == [3, 6, 9, 12]
