@@ -238,7 +238,8 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
             continue
         for name in variables if asks else ():
             refuse_numbers(name, rows[name].drop_nulls())
-        _refuse_alike(rows, [*places[1:2], *variables])
+        near = labels.filter(labels[places[0]] == rows[places[0]][0]) if places else labels
+        _refuse_alike(rows, near, [*places[1:2], *variables])
         if size > MOST_CELLS:
             name = rows[columns.keys[TABLE]][0]
             raise ValueError(
@@ -254,12 +255,14 @@ def with_absent_rows(table: Source, schema: Schema | None, areas: Areas | None =
     return replace(table, frame=frame, rows=np.concatenate([table.rows, np.zeros(frame.height - table.rows.size, int)]))
 
 
-def _refuse_alike(rows: pl.DataFrame, names: Sequence[str]) -> None:
-    """Refuse two columns that say the same of all rows of a table, as a code and a name do."""
+def _refuse_alike(rows: pl.DataFrame, near: pl.DataFrame, names: Sequence[str]) -> None:
+    """Refuse two columns that say the same of all rows of a table, as a code and a name do, and of others near it."""
     for one, other in combinations(names, 2):
         pairs = rows.group_by(one, other, maintain_order=True).agg(pl.len().alias(SUMMED_OUT))  # no column's name
         least = 2 if (pairs[SUMMED_OUT] > 1).all() else LEAST_ALIKE
-        if least <= pairs.height == pairs[one].n_unique() == pairs[other].n_unique():
+        both = near.filter((pl.col(one) != SUMMED_OUT) & (pl.col(other) != SUMMED_OUT)).select(one, other).unique()
+        is_alike = (own.height == own[one].n_unique() == own[other].n_unique() for own in (pairs, both))
+        if least <= pairs.height and all(is_alike):
             raise ValueError(
                 f"columns {one!r} and {other!r} say the same, {shown(pairs[one][0])} is {shown(pairs[other][0])}: keep "
                 "one, and call the other 'note'"

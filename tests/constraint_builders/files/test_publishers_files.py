@@ -336,3 +336,12 @@ def test_numbers_of_a_variable_called_a_ratio_are_levels_where_no_row_is_absent(
     problem, y = read_tables(frame, **said)
     assert problem.observed.names == ("sex * income_ratio",)
     assert y.tolist() == [3, 6, 9, 12]
+
+
+def test_columns_that_another_table_tells_apart_do_not_say_the_same() -> None:
+    rows = [("f", "0", "*", 3), ("f", "1", "*", 6), ("m", "0", "*", 9), ("m", "1", "*", 12)]
+    rows += [("f", "0", "x", 3), ("f", "0", "y", 3), ("m", "1", "x", 6), ("m", "1", "y", 6)]
+    frame = pl.DataFrame(rows, schema=["sex", "age", "of", "value"], orient="row")
+    problem, _ = read_tables(frame, noise=RandomRounding(3))
+    assert problem.observed.names == ("sex * age", "sex * age * of")
+    refuses("columns 'sex' and 'age' say the same", read_tables, frame[4:], noise=RandomRounding(3))
