@@ -53,9 +53,10 @@ def fit_report(est: Estimate) -> FitReport:
         agreement += f"; worst source {source or 'without a name'!r}, z = {own.z:+,.1f}"
     adjustment = f"largest adjustment {-fit.residuals[largest[0]]:+.3g} standard errors"
     line = f"{agreement}; {adjustment}: {fit.describe(largest[0])}"
+    why = explained(fit)
     if word == Verdict.FITS:
-        return FitReport(line if explained(fit) == word.explained else f"{explained(fit)}: {line}", "")
-    doubt = f"{word.upper()}, {explained(fit)}"
+        return FitReport(line if why == word.explained else f"{why}: {line}", "")
+    doubt = f"{word.upper()}, {why}"
     return FitReport(f"{doubt}: {line}", doubt)
 
 

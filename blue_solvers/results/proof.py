@@ -35,6 +35,7 @@ FIT: Any = msgspec.defstruct(  # as `FitOfParts.to_json` gives it
         ("tables", list[OF_TABLE]),
         ("largest", list[Residual]),
         ("geounit", GeounitFit | None),
+        ("excess", Positive, 0.0),  # of all tables, in fits of former versions
     ],
 )
 CERTIFICATE: Any = msgspec.defstruct("CERTIFICATE", [*get_type_hints(Certificate).items()], forbid_unknown_fields=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from operator import add
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -167,7 +168,7 @@ class TableFit(LotFit):
         return cls(float(squares.sum()), expectation, checked, noisy, *of_laws)
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+        return type(self)(*map(add, vars(self).values(), vars(other).values()))
 
     @property
     def missing(self) -> float:
@@ -350,18 +351,20 @@ class FitOfParts:
         """As `from_json` reads it, and the verdict for other readers."""
         return {
             "fits": self.fits,
-            "tables": [[*key, *astuple(own)] for key, own in self.tables.items()],
+            "tables": [[*key, *vars(own).values()] for key, own in self.tables.items()],
             "largest": [asdict(own) for own in self.largest],
             "geounit": None if self.geounit is None else asdict(self.geounit),
         }
 
     @classmethod
     def from_json(cls, said: dict[str, Any]) -> FitOfParts:
-        """What `to_json` gave; of Gaussian noise where it does not say."""
+        """What `to_json` gave; former versions said one excess of all tables, or none of Gaussian noise."""
+        former, last = said.get("excess", 0.0), said["geounit"]
+        tables = {(level, table): TableFit(*own) for level, table, *own in said["tables"]}
         return cls(
-            {(level, table): TableFit(*own) for level, table, *own in said["tables"]},
-            [Residual(**own) for own in said["largest"]],
-            None if said["geounit"] is None else GeounitFit(**said["geounit"]),
+            {key: own + TableFit(heavy=former * own.expectation) for key, own in tables.items()},
+            [replace(own, excess=own.excess + former) for own in (Residual(**each) for each in said["largest"])],
+            last and replace(own := GeounitFit(**last), heavy=own.heavy + former * own.expectation),
         )
 
 

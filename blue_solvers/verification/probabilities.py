@@ -65,15 +65,15 @@ def of_chi_square(
     the statistic is 2 + excess times the degrees at most, and a gamma law's has that; above, one noise may be as large
     by itself, and below, most may be 0. `missing` squares may be so because figures are whole.
     """
-    degrees, excess = np.broadcast_arrays(np.atleast_1d(degrees), excess)
-    scale = min(float(degrees.sum()), 1.0)
-    statistic, degrees, missing = statistic / scale, degrees / scale, missing / scale
-    total = float(degrees.sum())
-    mean = float(degrees @ excess) / total
+    total = float(np.sum(degrees))
+    scale = min(total, 1.0)
+    mean = float(np.sum(np.multiply(degrees, excess))) / total
+    statistic, total, missing = statistic / scale, total / scale, missing / scale
     even = 2 / (2 + mean)
-    by_one = np.sqrt(max(statistic - total - np.sqrt(mean * total), 0.0))
-    above = 2 * degrees @ np.exp(_log_of_one(by_one, excess, by_proxy))
-    above += scipy.special.chdtrc(even * total, even * statistic)
+    above = scipy.special.chdtrc(even * total, even * statistic)
+    if mean:
+        by_one = np.sqrt(max(statistic - total - np.sqrt(mean * total), 0.0))
+        above += 2 * np.sum(degrees * np.exp(_log_of_one(by_one, excess, by_proxy))) / scale
     below = scipy.special.chdtr(even * total, even * (statistic + mean + missing))
     return float(min(1.0, 2 * above, 2 * below))
 

@@ -15,7 +15,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import NOISE_LAWS, LawOrName
 from constraint_builders.description.reals import positive_number, random_generator, real_array, shown, whole_number
-from constraint_builders.description.tails import MOST_KURTOSIS, Tails
+from constraint_builders.description.tails import GAUSSIAN_TAILS, MOST_KURTOSIS, Tails
 from constraint_builders.memory import require_memory
 from noise_mechanisms.laws.base_law import BLOCK, Law, Seed, blocks, check_variances, fill
 
@@ -163,6 +163,8 @@ def tails_of(name: LawOrName, variances: Iterable[Float]) -> Tails:
 
 def tails_in(problem: Problem) -> Tails:
     """Those of all observed tables."""
+    if problem.noise.law == "gaussian":
+        return GAUSSIAN_TAILS
     variances = problem.geounit_variances or np.split(problem.variances, problem.observed.offsets[1:-1])
     return tails_of(problem.noise.law, variances)
 

@@ -126,6 +126,8 @@ def test_stored_fits_that_say_no_kurtosis_are_of_gaussian_noise() -> None:
     former = StoredProof.from_json(said).fit
     assert former.tables["US", "a"].excess == 0
     assert not former.fits
+    said["fit"]["excess"] = 3.0  # of all tables
+    assert StoredProof.from_json(said).fit == fit
 
 
 def test_residuals_of_nought_are_as_likely_as_any() -> None:
