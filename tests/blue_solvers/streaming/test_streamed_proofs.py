@@ -160,6 +160,7 @@ def test_fits_of_folders_know_the_law(tmp_path: Path) -> None:
             variances = problem.variances[problem.observed.slice(key)]
             least = variances.min(initial=np.inf, where=variances > 0)
             assert own.excess == pytest.approx(3 + 1 / least if own.expectation > 1e-9 else 0)
+        assert 3 < fit.geounit.excess <= max(own.excess for own in fit.tables.values())
     parts = partition(tmp_path / "parts", problem, np.zeros(problem.observed.size), at="County")
     assert parts.design.tails == tails_in(problem)
 
