@@ -20,7 +20,7 @@ from constraint_builders.files.new_files import path_component, replacing
 
 MANIFEST, SCHEMA = "manifest.json", "schema.toml"
 TOP = "top"
-FORMAT = 14  # of descriptions and messages
+FORMAT = 15  # of descriptions and messages
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,8 @@ def variance_of(name: str, scale: float) -> float:
 
 def tails_of(name: LawOrName, variances: Iterable[Float]) -> Tails:
     """Tails of the noise of tables of some variances, (cells,) each; 0 exact, ``inf`` not measured."""
+    if name == "gaussian":
+        return GAUSSIAN_TAILS
     kind, least = kind_of(name), [float(own.min(initial=np.inf, where=own > 0)) for own in variances]
     laws = {own: kind.from_variance(min(max(own, 1 / MOST_KURTOSIS), MOST_KURTOSIS)) for own in least}
     if not laws:
@@ -163,8 +165,6 @@ def tails_of(name: LawOrName, variances: Iterable[Float]) -> Tails:
 
 def tails_in(problem: Problem) -> Tails:
     """Those of all observed tables."""
-    if problem.noise.law == "gaussian":
-        return GAUSSIAN_TAILS
     variances = problem.geounit_variances or np.split(problem.variances, problem.observed.offsets[1:-1])
     return tails_of(problem.noise.law, variances)
 
