@@ -12,7 +12,6 @@ from constraint_builders import Problem, Schema, Spine, gallery
 from tests.helpers.every import every
 from tests.helpers.refused import refuses
 from tests.helpers.spines import SCHEMA
-from tests.soak.problems import posed
 
 DIRECT = ["two_pass", ConjugateGradient(preconditioner="two_pass"), "cholesky", "dense"]
 SPINE = Spine([-1, 0, 0, 1, 1, 2], ["S", "C", "C", "T", "T", "T"])
@@ -97,13 +96,3 @@ def test_iterations_are_those_without_exact_cells(count: int) -> None:
         assert variance_ratio(problem) < 3
         assert info.error_bound < 1e-8
     assert abs(iterations[1] - iterations[0]) <= 2
-
-
-def test_exact_cells_that_equations_weigh_very_differently_are_kept() -> None:
-    """Their roundings contradict one another: no cell is off by thousands of them because others weigh little."""
-    *_, own = posed(730_000_252)
-    assert own.how == "equations"
-    P, y, expected = blue(own.problem, "dense"), own.invented.y, own.invented.reference
-    x, info = P.apply(y)
-    assert info.exact
-    assert abs(x + P.offset - expected.estimate)[expected.variances == 0].max() <= 1e-13 * abs(expected.estimate).max()

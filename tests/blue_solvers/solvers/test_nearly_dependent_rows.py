@@ -13,6 +13,7 @@ from constraint_builders import Areas, Problem, Schema
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.refused import refuses
+from tests.soak.problems import posed
 
 SOLVERS = ("dense", "cholesky", "cg", "multigrid", "auto")
 
@@ -97,6 +98,16 @@ def test_exact_sums_that_are_told_apart_determine_their_cells_by_dense_algebra()
     P = blue(problem, "dense")
     np.testing.assert_allclose((P @ y)[-3:], [10, 20, 30], rtol=1e-10)
     assert not P.variances().any()
+
+
+def test_exact_cells_that_equations_weigh_very_differently_are_kept() -> None:
+    """Their roundings contradict one another: no cell is off by thousands of them because others weigh little."""
+    *_, own = posed(730_000_252)
+    assert own.how == "equations"
+    P, y, expected = blue(own.problem, "dense"), own.invented.y, own.invented.reference
+    x, info = P.apply(y)
+    assert info.exact
+    assert abs(x + P.offset - expected.estimate)[expected.variances == 0].max() <= 1e-13 * abs(expected.estimate).max()
 
 
 def _two_sums_nearly_alike(share: float) -> tuple[Problem, np.ndarray]:
