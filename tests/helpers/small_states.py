@@ -12,7 +12,6 @@ from blue_solvers.results.questions import Result
 from blue_solvers.results.store import write_result
 from constraint_builders import Problem, Spine
 from constraint_builders.files.settings import parse_settings
-from tests.helpers.dense_algebra import best
 
 LEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 WIDTHS = (0, 3, 9, 13, 15, 31)
@@ -86,13 +85,15 @@ def small_state(
     tables = problem.observed.tables(y)
     units = np.eye(cells).reshape(cells, *shape)
     matrices = {name: np.stack([take(unit).ravel() for unit in units], axis=1) for name, take in sums.items()}
-    rows, values, spread = [], [], []
+    rows, values, precisions = [], [], []
     for level, members in zip(own.levels, own.members, strict=True):
         for rank, geounit in enumerate(members.tolist()):
             below = np.array([[code.startswith(own.geocodes[geounit]) for code in leaves]], dtype=float)
             for name, matrix in matrices.items():
                 rows.append(np.kron(below, matrix))
                 values.append(np.asarray(tables[level, name])[rank].ravel())
-                spread.append(np.full(len(matrix), variances[level][name][rank]))
-    estimate, covariance = best(np.concatenate(rows), np.concatenate(spread), np.concatenate(values))
+                precisions.append(np.full(len(matrix), 1 / variances[level][name][rank]))
+    X, z, w = np.concatenate(rows), np.concatenate(values), np.concatenate(precisions)
+    covariance = np.linalg.inv(X.T @ (w[:, None] * X))
+    estimate = covariance @ (X.T @ (w * z))
     return SmallState(Result(folder), estimate.reshape(len(leaves), *shape), covariance, leaves)
