@@ -273,9 +273,10 @@ def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
     met, direction = np.flatnonzero(matrix.diagonal()), state.residual / added
     if not met.size:
         return direction
-    matrix = matrix[np.ix_(met, met)]
+    if met.size < added.size:
+        matrix = matrix[np.ix_(met, met)]
     matrix.flat[:: met.size + 1] += added[met]
-    _, direction[met], failed = linalg.lapack.dposv(matrix, state.residual[met], lower=1)
+    _, direction[met], failed = linalg.lapack.dposv(matrix.T, state.residual[met], lower=1, overwrite_a=1)
     if failed:
         raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite")
     return direction
