@@ -172,7 +172,9 @@ class CommonMargins:
         self._kinds = np.concatenate([tables, margins])
         for shape in np.stack([axis.sizes[own] for axis, own in zip(self._axes, margins.T, strict=True)], 1).tolist():
             self._counts.append(np.zeros(prod(shape)))  # as soon as what is finer is known
-            self._groups.append(np.unravel_index(np.arange(prod(shape)), shape))
+            wide = [size for size in shape if size > 1]  # no array has an axis for each of 65 variables
+            alone, *groups = np.unravel_index(np.arange(prod(shape)), (1, *wide))
+            self._groups.append(tuple(groups.pop(0) if size > 1 else alone for size in shape))
             self._starts.append(self._width)
             self._width += prod(shape)
 

@@ -191,6 +191,20 @@ def test_many_tables_are_proved_as_closely_as_few(exactly: bool) -> None:
     assert certify(problem, y, wrong).bound > 1e-4
 
 
+def test_more_variables_than_an_array_has_axes() -> None:
+    names = [f"v{i}" for i in range(66)]
+    tables, spine = dict.fromkeys(names, 2.0), Spine([-1, 0, 0], ["US", "State", "State"])
+    problem = Problem(Schema(dict.fromkeys(names, 2)), {"US": tables, "State": tables}, spine=spine)
+    y = np.random.default_rng(0).normal(100.0, 5.0, problem.observed.size)
+    leaf = np.column_stack([np.full(132, 0.5), np.kron(np.eye(66), [[0.5], [-0.5]])])  # of a total and differences
+    in_order = np.kron(np.eye(2), leaf).reshape(2, 66, 2, -1).swapaxes(0, 1).reshape(264, -1)
+    design = np.vstack([np.hstack([leaf, leaf]), in_order])
+    found = estimate(problem, y)
+    assert found.values == pytest.approx(design @ np.linalg.lstsq(design, y)[0], rel=1e-12)
+    assert found.proof is not None
+    assert found.proof.bound < 1e-9
+
+
 @every("multiplier", [0.0, 1e17])
 def test_cells_known_exactly_in_a_table_that_is_not(multiplier: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of such a cell nothing is left to other tables: whatever it is multiplied by, bounds are not below the error."""
