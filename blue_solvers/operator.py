@@ -25,6 +25,7 @@ from blue_solvers.over_layouts import (
     read_weights,
     real_columns,
     real_vector,
+    real_vectors,
     require_dense,
     rescaled,
 )
@@ -183,12 +184,7 @@ class BlueOperator(OverLayouts):
             if isinstance(x, LinearOperator) or np.isscalar(x):
                 return super().dot(x)
             require_dense(x)
-        x = real_vector(self.problem.observed, x)
-        if x.ndim not in (1, 2) or x.shape[0] != self.shape[1]:
-            raise ValueError(
-                f"the estimate takes vectors of shape ({self.shape[1]},) or ({self.shape[1]}, K) over the observed "
-                f"layout: got {x.shape}; problem.vector makes one from tables"
-            )
+        x = real_vectors(self.problem.observed, x)
         return self._matmat(x[:, None])[:, 0] if x.ndim == 1 else self._matmat(x)
 
     def __matmul__(self, x: Any) -> Any:
@@ -285,7 +281,7 @@ class BlueOperator(OverLayouts):
         info : Info
             Of the worst column.
         """
-        start, Y = time.perf_counter(), real_vector(self.problem.observed, Y)
+        start, Y = time.perf_counter(), real_vectors(self.problem.observed, Y)
         columns = Y.reshape(self.shape[1], -1) if Y.size else np.zeros((self.shape[1], 1))  # a report of something
         X, info = self._told(self._readable(columns), self._require_finite)
         return X[:, : Y.size].reshape(self.shape[0], *Y.shape[1:]), replace(info, seconds=time.perf_counter() - start)

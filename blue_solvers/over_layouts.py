@@ -161,6 +161,17 @@ def real_vector(observed: Layout, x: Any, truth_values: bool = True) -> Float:
     return observed.flat(x, "the vector over the observed layout", truth_values)
 
 
+def real_vectors(observed: Layout, X: Any) -> Float:
+    """As `real_vector`, and of shape (n,) or (n, K)."""
+    X = real_vector(observed, X)
+    if X.ndim not in (1, 2) or X.shape[0] != observed.size:
+        raise ValueError(
+            f"the estimate takes vectors of shape ({observed.size},) or ({observed.size}, K) over the observed layout: "
+            f"got {X.shape}; problem.vector makes one from tables"
+        )
+    return X
+
+
 def require_real(X: Any) -> None:
     """Refuse complex values, by a `TypeError` as scipy's operators do."""
     refuse_masked(X, "the vector")

@@ -177,6 +177,9 @@ class Layout(Compared):
             If a table is unknown, missing, given twice, of the wrong shape, or holds anything but numbers; or if the
             columns of frames differ.
         """
+        if not hasattr(tables, "items"):
+            example = f"{{{self.names[0]!r}: ...}}" if self.names else "{}"
+            raise TypeError(f"give tables by name, as in {example}: got {type(tables).__name__}")
         arrays: dict[int, tuple[Any, NDArray[np.float64]]] = {}
         columns: dict[Any, tuple[str, ...] | None] = {}
         has_places = isinstance(next(iter(self.names), None), tuple)

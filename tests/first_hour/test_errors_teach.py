@@ -43,6 +43,7 @@ FRAME = {"sex": ["f", "m"], "value": [1.0, 2.0], "variance": [1.0, 1.0]}
     (lambda: check_solver("sea_blue"), r"configured solver, such as SeaBlue\(\).*: got 'sea_blue'"),
     (lambda: blue(gallery.toy()) @ sparse.csr_array(np.eye(4)), r"dense vectors, .*: write P @ x.toarray\(\)"),
     (lambda: blue(gallery.toy()) @ {"B": [6, 9, 17]}, r"write P @ problem.vector\(tables\)"),
+    (lambda: gallery.toy().vector([6, 9, 17, 29]), r"tables by name, as in {'B': \.\.\.}: got list"),
     error=TypeError,
 )
 def test_errors_teach(attempt) -> None:
@@ -53,6 +54,7 @@ def test_errors_teach(attempt) -> None:
     (lambda: Schema({"age": 2}, recodes={"adult": [0, 1]}), r"'adult', .* \('age'\): give recodes of each .*, as in {"),
     (lambda: Problem(SCHEMA, {"sex x age": 1.0}), r"it has 'sex', and ' \* ' joins several"),
     (lambda: estimate(gallery.toy(), np.ones(3)), r"shape \(4,\): got \(3,\); problem.vector\(tables\) makes one"),
+    (lambda: blue(gallery.toy()).apply(np.ones(8)), r"shape \(4,\) or \(4, K\) .*: got \(8,\); problem.vector makes"),
     (lambda: add_noise(gallery.toy(), np.ones(3)), "it holds the cells of 'B', 'total' in a row"),
 )
 def test_values_of_the_wrong_shape_or_name_say_what_to_write(attempt) -> None:
