@@ -172,7 +172,7 @@ class NamedTables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TableNames:
+class TableNames(Described):
     """Names of tables: (level, table), of a geolevel or a layer, or the table alone where there is no geography.
 
     Attributes

@@ -70,8 +70,11 @@ def test_parts_of_descriptions_keep_what_they_are_in_pickles() -> None:
     schema = Schema({"age": 3}, {"age": {"adult": [0, 1, 1]}})
     zeros = {("State", "age"): np.array([[False, False, True], [False, True, True]])}
     problem = Problem(schema, {"US": {"total": 1.0}, "State": {"age": 2.0}}, spine=spine, zeros=zeros)
+    unused = pickle.dumps(problem)
     problem.zeros.kinds  # noqa: B018
     spine.members, schema.names  # noqa: B018
+    assert problem.observed.naming.dimensions(("State", "age"))[0].labels == ("A", "B")
+    assert pickle.dumps(problem) == unused
     again = pickle.loads(pickle.dumps(problem))
     assert again == problem
     assert again.spine.members[1].tolist() == [1, 2]
