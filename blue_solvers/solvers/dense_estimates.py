@@ -182,15 +182,15 @@ def _solutions(problem: Problem) -> tuple[Float, Float, Index]:
     """
     n = problem.observed.size
     A, b = problem.equations("independent")
-    extended = sparse.csr_array(sparse.hstack([A, -b[:, None]], format="csr"))
-    measured = np.flatnonzero(~problem.unmeasured)
-    elimination = eliminate(extended, measured)
-    solved, columns = elimination.solved.toarray(), elimination.solved_columns
-    free = np.setdiff1d(measured, columns)
+    # Without b: beside what is large in it, small coefficients would pass for cancelled.
+    elimination = eliminate(A, np.flatnonzero(~problem.unmeasured))
+    solved, columns, free = elimination.solved.toarray(), elimination.solved_columns, elimination.free_columns
     start, Z = np.zeros(n), np.zeros((n, free.size))
     Z[free, np.arange(free.size)] = 1
     Z[columns] = -solved[:, free]
-    start[columns] = -solved[:, n]
+    used = A[elimination.pivot_rows]
+    for _ in range(2):  # the second time from near by, which rounds less
+        start[columns] += np.linalg.solve(used[:, columns].toarray(), b[elimination.pivot_rows] - used @ start)
     return problem.completed(start[:, None], constants=True), problem.completed(Z), free
 
 

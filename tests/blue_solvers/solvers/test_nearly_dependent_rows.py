@@ -110,6 +110,19 @@ def test_exact_cells_that_equations_weigh_very_differently_are_kept() -> None:
     assert abs(x + P.offset - expected.estimate)[expected.variances == 0].max() <= 1e-13 * abs(expected.estimate).max()
 
 
+def test_a_large_cell_that_a_small_coefficient_determines_hides_no_other_coefficient_from_dense_algebra() -> None:
+    """Beside 3e11 the other coefficients passed for cancelled: rows were 5e10 off, and called exact."""
+    A = np.array([[1.0, -1, -1, 0, 0], [0, 1, -1, -1, 0], [0, 0, 1, -1, -1], [5e-12, 0, 0, 0, 0]])
+    variances, y = np.array([1e-6, 1, 1e6, 1e-6, 1]), np.array([3.0, 4, 5, 6, 7])
+    P = blue(Problem.from_matrix(sparse.csr_array(A), sparse.csr_array(np.diag(variances)), [0, 0, 0, 1.5]), "dense")
+    x, info = P.apply(y)
+    assert info.exact
+    moved = A[:3] * np.sqrt(variances) * np.array([0.0, 1, 1, 1, 1])  # beside the first cell, which is 3e11
+    y[0] = 1.5 / 5e-12
+    expected = y - np.sqrt(variances) * (np.linalg.pinv(moved) @ (A[:3] @ y))
+    np.testing.assert_allclose(x + P.offset, expected, rtol=1e-9)
+
+
 def _two_sums_nearly_alike(share: float) -> tuple[Problem, np.ndarray]:
     """Three exact sums of leaves 10, 20, 30, which are noisy themselves: two differ by a share of the last."""
     layers = {"A": [[1, 1, 1]], "B": [[1, 1, 1 + share]], "C": [[1, 2, 1]]}
