@@ -45,9 +45,10 @@ def fit_report(est: Estimate) -> FitReport:
         return FitReport("", LOOSE)
     degrees = f"{fit.degrees_of_freedom:,} degree{'s' * (fit.degrees_of_freedom != 1)} of freedom"
     agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {fit.parts.p_value:.2g}"
-    if word != Verdict.FITS and min(fit.parts.p_value, fit.parts.probability) >= DOUBTFUL:
-        table, own = max(fit.by_table.items(), key=lambda item: abs(item[1].z))
-        agreement += f"; worst table {table!r}, z = {own.z:+,.1f}"
+    worst, likely = fit.parts.worst_table, min(fit.parts.p_value, fit.parts.probability) >= DOUBTFUL
+    if word != Verdict.FITS and likely and worst is not None:
+        (level, table), of_table = worst
+        agreement += f"; worst table {(level, table) if level else table!r}, z = {of_table.z:+,.1f}"
     if fit.by_source:
         source, own = max(fit.by_source.items(), key=lambda item: abs(item[1].z))
         agreement += f"; worst source {source or 'without a name'!r}, z = {own.z:+,.1f}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 
 from blue_solvers.verification import Certificate, FitOfParts
-from blue_solvers.verification.fit_of_parts import GeounitFit, Residual
+from blue_solvers.verification.fitted_lots import GeounitFit, Residual
 from constraint_builders.description.common_schema import CountedParts
 from constraint_builders.description.tails import MOST_KURTOSIS
 from constraint_builders.files.reading_report import Remark
@@ -26,6 +26,7 @@ OF_TABLE: Any = msgspec.defstruct(
         *[(key, Positive) for key in ("statistic", "expectation")],
         *[(key, int) for key in ("checked", "noisy")],
         *[(key, Positive, 0.0) for key in ("heavy", "fixed", "by_steps", "light")],
+        ("most", Annotated[float, msgspec.Meta(ge=0, le=1)], 1.0),
     ],
     array_like=True,
 )

@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import partial, reduce
 from operator import add
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from blue_solvers.verification.fitted_lots import GeounitFit, Residual, TableFit
 from blue_solvers.verification.probabilities import (
     DOUBTFUL,
     LEAST_CHECKED,
@@ -23,14 +24,12 @@ from blue_solvers.verification.probabilities import (
 from blue_solvers.verification.weighed_noise import PIECE, reciprocal
 from constraint_builders import Problem
 from constraint_builders.arrays import Float
-from constraint_builders.description.schema import Schema
-from constraint_builders.description.table import Table, parse_table
+from constraint_builders.description.table import Table
 from constraint_builders.description.tails import GAUSSIAN_TAILS, Tails
 
 Arrays: TypeAlias = tuple[Float, Float, Float, Float]
 ReadRows: TypeAlias = Callable[[slice], Arrays]
 KEPT = 5  # largest residuals that are named
-MOST_BY_STEPS = 1.0  # squares that whole numbers may lack: many have as many levels as real ones
 
 
 class Verdict(StrEnum):
@@ -50,142 +49,6 @@ class Verdict(StrEnum):
             Verdict.CONTRADICTORY: "values differ by more than their variances allow",
             Verdict.UNTESTED: "no measurement checks another",
         }[self]
-
-
-@dataclass(frozen=True)
-class Residual:
-    """A measured cell and what the others say of it.
-
-    Attributes
-    ----------
-    geolevel, geocode, table : str
-    cell : int
-        Its number in C order of the table.
-    value, expected : float
-        What was measured, and what all other measurements predict.
-    residual : float
-        Studentised.
-    excess : float
-        Excess kurtosis of its table's noise.
-    """
-
-    geolevel: str
-    geocode: str
-    table: str
-    cell: int
-    value: float
-    expected: float
-    residual: float
-    excess: float = 0.0
-
-    def labels(self, schema: Schema) -> str:
-        """What the cell is called, such as ``sex=female, age=3``; empty of a total."""
-        own = parse_table(schema, self.table).in_schema_order()
-        place = np.unravel_index(self.cell, own.shape) if own.shape else ()
-        return ", ".join(
-            f"{factor}={schema.labels_of(factor)[i]}" for factor, i in zip(own.factors, place, strict=True)
-        )
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """By which the least probable is first, of probabilities that are one the largest."""
-        return float(log_tail(self.residual, self.excess)), -abs(self.residual)
-
-
-class LotFit:
-    """All cells of a lot together.
-
-    Attributes
-    ----------
-    statistic, expectation : float
-        Weighted squares, and what they are expected to be.
-    heavy : float
-        What they are expected to be, each times the excess kurtosis of its noise.
-    """
-
-    statistic: float
-    expectation: float
-    heavy: float
-
-    @property
-    def excess(self) -> float:
-        """Excess kurtosis of the noise, on average."""
-        return self.heavy / self.expectation if self.expectation > LEAST_CHECKED else 0.0
-
-    @property
-    def z(self) -> float:
-        """How many standard deviations the statistic is off, at least."""
-        if self.expectation <= LEAST_CHECKED:
-            return 0.0
-        return (self.statistic - self.expectation) / float(np.sqrt(2 * self.expectation + self.heavy))
-
-
-@dataclass(frozen=True)
-class GeounitFit(LotFit):
-    """Of a geounit."""
-
-    statistic: float
-    expectation: float
-    geolevel: str
-    geocode: str
-    heavy: float = 0.0
-
-
-@dataclass(frozen=True)
-class TableFit(LotFit):
-    """Of a table at a geolevel.
-
-    Attributes
-    ----------
-    checked, noisy : int
-        How many cells others check too, and how many were measured with noise.
-    fixed, by_steps : float
-        How many squares may be missing: of figures that may have no noise or were rounded, and since they are whole.
-    light : float
-        What squares are expected to be, times `Tails.by_proxy`.
-    """
-
-    statistic: float = 0.0
-    expectation: float = 0.0
-    checked: int = 0
-    noisy: int = 0
-    heavy: float = 0.0
-    fixed: float = 0.0
-    by_steps: float = 0.0
-    light: float = 0.0
-
-    @classmethod
-    def of(cls, excess: float, tails: Tails, y: Float, squares: Float, redundancy: Float, precision: Float) -> Self:
-        """Of measured cells, (...), with such excess kurtosis."""
-        expectation = float(redundancy.sum())
-        checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
-        noisy = int(np.count_nonzero(np.broadcast_to(precision, y.shape)))
-        fixed = 0.0 if tails.fixed is None else float(redundancy[y == tails.fixed].sum())
-        by_steps = float((redundancy * precision).sum()) * tails.step**2 / 12 if tails.step else 0.0
-        if tails.step > 1:  # what was rounded may agree more often than noise, however many figures there are
-            fixed, by_steps = fixed + by_steps, 0.0
-        of_laws = excess * expectation, fixed, by_steps, tails.by_proxy * expectation
-        return cls(float(squares.sum()), expectation, checked, noisy, *of_laws)
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*map(add, vars(self).values(), vars(other).values()))
-
-    @property
-    def missing(self) -> float:
-        """How many squares may be missing."""
-        return self.fixed + min(self.by_steps, MOST_BY_STEPS)
-
-    @property
-    def by_proxy(self) -> float:
-        """As `Tails` have it."""
-        return self.light / self.expectation if self.expectation > LEAST_CHECKED else 0.0
-
-    @property
-    def p_value(self) -> float:
-        """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
-        if self.expectation <= LEAST_CHECKED:
-            return 1.0
-        return of_chi_square(self.statistic, self.expectation, self.excess, self.missing, self.by_proxy)
 
 
 class FitByGeolevel(dict[str, TableFit]):
@@ -214,7 +77,9 @@ class FitOfParts:
     geounit: GeounitFit | None = None
 
     def __add__(self, other: FitOfParts) -> FitOfParts:
-        tables = {**self.tables, **{key: self.tables.get(key, TableFit()) + own for key, own in other.tables.items()}}
+        tables = dict(self.tables)
+        for key, own in other.tables.items():
+            _add_to(tables, key, own)
         largest = sorted([*self.largest, *other.largest], key=lambda own: own.rank)[:KEPT]
         geounits = [own for own in (self.geounit, other.geounit) if own is not None]
         furthest = max(geounits, key=lambda own: abs(own.z), default=None)
@@ -223,7 +88,7 @@ class FitOfParts:
     @property
     def total(self) -> TableFit:
         """All tables together."""
-        return sum(self.tables.values(), TableFit())
+        return reduce(add, self.tables.values()) if self.tables else TableFit()
 
     @property
     def statistic(self) -> float:
@@ -242,20 +107,24 @@ class FitOfParts:
             return 1.0
         total = self.total
         degrees, excess = np.array([(own.expectation, own.excess) for own in self.tables.values()]).T
-        return of_chi_square(total.statistic, degrees, excess, total.missing, total.by_proxy)
+        return of_chi_square(total.statistic, degrees, excess * total.most, total.missing, total.by_proxy)
 
     @property
     def probability(self) -> float:
         """Of a residual as large as the largest among all cells that are checked; Sidak's, never too small."""
+        return self.probability_of(self.largest[0].residual, self.largest[0].excess) if self.largest else 1.0
+
+    def probability_of(self, residual: float, excess: float) -> float:
+        """The same of another residual, by the excess kurtosis of its table's noise."""
         total = self.total
-        if not (self.largest and total.checked):
-            return 1.0
-        return of_largest(self.largest[0].residual, total.checked, self.largest[0].excess, total.by_proxy)
+        return of_largest(residual, total.checked, excess * total.most, total.by_proxy) if total.checked else 1.0
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
-        """The table furthest from what is expected, with the probability that its z is as large among all tables."""
-        return max(self.tables.items(), key=lambda item: abs(item[1].z), default=None)
+        """The least probable table, of probabilities that are one that furthest from what is expected."""
+        most = self.total.most
+        least = {key: (own.p_value_beside(most), -abs(own.z)) for key, own in self.tables.items()}
+        return min(self.tables.items(), key=lambda item: least[item[0]], default=None)
 
     @property
     def verdict(self) -> Verdict:
@@ -263,7 +132,8 @@ class FitOfParts:
         if not self.degrees_of_freedom:
             return Verdict.UNTESTED
         each = -np.expm1(np.log1p(-DOUBTFUL) / len(self.tables))
-        doubtful = [own for own in self.tables.values() if own.p_value < each]
+        most = self.total.most
+        doubtful = [own for own in self.tables.values() if own.p_value_beside(most) < each]
         doubtful += [self.total] * (self.p_value < DOUBTFUL)
         if self.probability < DOUBTFUL or any(own.statistic > own.expectation for own in doubtful):
             return Verdict.CONTRADICTORY
@@ -291,7 +161,7 @@ class FitOfParts:
         """All tables of every geolevel together, as `Fit.by_geolevel` has them."""
         found = FitByGeolevel()
         for (level, _), own in self.tables.items():
-            found[level] = found.get(level, TableFit()) + own
+            _add_to(found, level, own)
         return found
 
     def look_at(
@@ -330,7 +200,7 @@ class FitOfParts:
         precision = reciprocal(noise)
         squares, redundancy = squares_and_redundancy(y, x, precision, spread)
         own = TableFit.of(excess, tails, y, squares, redundancy, precision)
-        self.tables[geolevel, table] = self.tables.get((geolevel, table), TableFit()) + own
+        _add_to(self.tables, (geolevel, table), own)
         checked = redundancy > LEAST_CHECKED
         cells = np.divide(squares, redundancy, out=np.full_like(squares, -1.0), where=checked).ravel()
         least = self.largest[-1].rank[0] if len(self.largest) == KEPT else 0.0
@@ -362,10 +232,14 @@ class FitOfParts:
         former, last = said.get("excess", 0.0), said["geounit"]
         tables = {(level, table): TableFit(*own) for level, table, *own in said["tables"]}
         return cls(
-            {key: own + TableFit(heavy=former * own.expectation) for key, own in tables.items()},
+            {key: replace(own, heavy=own.heavy + former * own.expectation) for key, own in tables.items()},
             [replace(own, excess=own.excess + former) for own in (Residual(**each) for each in said["largest"])],
             last and replace(own := GeounitFit(**last), heavy=own.heavy + former * own.expectation),
         )
+
+
+def _add_to(tables: dict[Any, TableFit], key: Any, own: TableFit) -> None:
+    tables[key] = tables[key] + own if key in tables else own
 
 
 def fit_of_geography(

@@ -11,7 +11,8 @@ import scipy  # which takes its parts when they are named: `special` costs more 
 from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.verification.correlated_residuals import CorrelatedResiduals
-from blue_solvers.verification.fit_of_parts import FitOfParts, Residual, TableFit
+from blue_solvers.verification.fit_of_parts import FitOfParts
+from blue_solvers.verification.fitted_lots import Residual, TableFit
 from blue_solvers.verification.probabilities import (
     LEAST_CHECKED,
     FitOfCells,
@@ -20,7 +21,6 @@ from blue_solvers.verification.probabilities import (
     by_name,
     log_tail,
     of_chi_square,
-    of_largest,
     replicated,
     share_beyond,
     squares_and_redundancy,
@@ -154,7 +154,8 @@ class Fit:
         tables, precision = dict[tuple[str, str], TableFit](), reciprocal(self.variances)
         for i, name in enumerate(self.problem.observed.names):
             cells = (own[self.of_table(name)] for own in (self.values, self.squares, self.redundancy, precision))
-            tables["", str(i)] = TableFit.of(self.tails.of_table(i), self.tails, *cells)
+            level, table = name if isinstance(name, tuple) else ("", name)
+            tables[level, table] = TableFit.of(self.tails.of_table(i), self.tails, *cells)
         if self.correlated is not None:  # all tables are judged together
             tables = {("", ""): TableFit(self.statistic, float(self.degrees_of_freedom), self.checked)}
         where = "", "", "", 0, np.nan, np.nan
@@ -169,8 +170,12 @@ class Fit:
     def _excess(self) -> Float:
         """Excess kurtosis of every measurement's table, (N,)."""
         sizes = self.problem.observed.sizes
-        excess = np.repeat(np.array(self.tails.excess or np.zeros(sizes.size)), sizes)
-        return excess if self.sources is None else excess[self.sources.cell]
+        return np.repeat(np.array(self.tails.excess or np.zeros(sizes.size)), sizes)[self._cells]
+
+    @property
+    def _cells(self) -> slice | Index:
+        """The cell of every measurement, (N,), as `cell` gives them."""
+        return slice(None) if self.sources is None else self.sources.cell
 
     @cached_property
     def checked(self) -> int:
@@ -181,33 +186,33 @@ class Fit:
     def by_table(self) -> dict[Name, FitOfCells]:
         """Every observed table, with a spine at every geolevel.
 
-        Without replicates the standard deviation is exact for plain tables of one place with equal variances within
-        tables; elsewhere it is the largest that it can be of Gaussian noise, so that z is never too far from 0.
+        Without replicates the standard deviation is exact of Gaussian noise in plain tables of one place with equal
+        variances within tables; elsewhere it is the largest that it can be, so that z is never too far from 0.
         """
-        layout = self.problem.observed
-        number = np.repeat(np.arange(len(layout.names)), layout.sizes)
-        statistic, expectation, deviation = self._together(number, len(layout.names))
+        names, sizes = self.problem.observed.names, self.problem.observed.sizes
+        number = np.repeat(np.arange(sizes.size), sizes)[self._cells]
+        statistic, expectation, deviation = self._together(number, sizes.size)
         if self.replicates is not None:
             of_draws = self.replicates.tables.std(axis=0, ddof=1)
             deviation = np.where(of_draws > 0, of_draws, deviation)  # all noise may be 0
             expectation = self.replicates.tables.mean(axis=0)
-        elif self.sources is self.correlated is None and (exact := table_deviations(self.problem)) is not None:
-            deviation = exact
-        return by_name(layout.names, statistic, expectation, deviation)
+        elif self.sources is self.correlated is None and not any(self.tails.excess):
+            deviation = deviation if (exact := table_deviations(self.problem)) is None else exact
+        return by_name(names, statistic, expectation, deviation)
 
     @cached_property
     def by_source(self) -> dict[str, FitOfCells]:
         """All measurements of every source, where several measured some cell; z as that of tables."""
         if self.sources is None:
             return {}
-        return by_name(self.sources.names, *self._sums(self.sources.source, len(self.sources.names)))
+        return by_name(self.sources.names, *self._together(self.sources.source, len(self.sources.names)))
 
     @cached_property
     def by_geolevel(self) -> dict[str, FitOfCells]:
         """All tables of every geolevel, or layer of areas, together; only with a geography."""
         levels = self._places().levels
         number = np.repeat(self.problem.observed_levels, self.problem.observed.sizes)
-        return by_name(levels, *self._together(number, len(levels)))
+        return by_name(levels, *self._together(number[self._cells], len(levels)))
 
     @cached_property
     def by_geounit(self) -> Float:
@@ -215,20 +220,16 @@ class Fit:
         places = self._places()
         tables = zip(self.problem.observed_levels, self.problem.observed_tables, strict=True)
         number = np.concatenate([np.repeat(places.members[level], table.size) for level, table in tables])
-        statistic, expectation, deviation = self._together(number, places.size)
+        statistic, expectation, deviation = self._together(number[self._cells], places.size)
         return np.array([statistic, expectation, z_of(statistic, expectation, deviation)])
 
     def _together(self, number: Index, count: int) -> tuple[Float, Float, Float]:
-        """Statistic, expectation and largest deviation of so many lots, `number`, (n,), saying which a cell is in."""
-        statistic, expectation = self._sums(number if self.sources is None else number[self.sources.cell], count)
-        if self.correlated is None:
-            return statistic, expectation, np.sqrt(2 * expectation)
-        return statistic, expectation, self.correlated.deviations(number, expectation)
-
-    def _sums(self, number: Index, count: int) -> tuple[Float, Float]:
-        """The same, `number`, (N,), saying it of every measurement."""
-        squares, redundancy = (np.bincount(number, own, count) for own in (self.squares, self.redundancy))
-        return squares.astype(float), redundancy.astype(float)
+        """Statistic, expectation and largest deviation of so many lots, `number`, (N,), saying what is in which."""
+        variance = (2 + self._excess * self.redundancy.max(initial=0.0)) * self.redundancy
+        weights = self.squares, self.redundancy, variance
+        statistic, expectation, variance = (np.bincount(number, own, count).astype(float) for own in weights)
+        own = self.correlated
+        return statistic, expectation, np.sqrt(variance) if own is None else own.deviations(number, expectation)
 
     def outliers(self, k: int = 10) -> list[Outlier]:
         """The measurements with the k largest residuals, whose positions are `furthest`.
@@ -259,7 +260,7 @@ class Fit:
         sizes = abs(self.residuals) if len({*self.tails.excess}) < 2 else -log_tail(self.residuals, self._excess)
         sizes[self.status != CHECKED] = -1.0
         k = min(whole_number(k, "k", 0), self.checked)
-        chosen = np.argpartition(-sizes, k - 1)[:k] if k else np.zeros(0, dtype=np.intp)
+        chosen = np.argpartition(-sizes, max(k - 1, 0))[:k]
         return [int(i) for i in chosen[np.argsort(-sizes[chosen], kind="stable")]]
 
     def minimal_detectable_error(self, power: float = 0.8, level: float = 0.05) -> Float:
@@ -305,13 +306,12 @@ class Fit:
 
     def _outlier(self, i: int) -> Outlier:
         layout, residual, value = self.problem.observed, float(self.residuals[i]), float(self.published[i])
-        left = float(residual * np.sqrt(self.variances[i] / self.redundancy[i]))
-        left = left if self.correlated is None else self.correlated.from_others(i)
+        sd, own = np.sqrt(self.variances[i] * self.redundancy[i]), self.correlated
+        left = float(residual * sd / self.redundancy[i]) if own is None else own.from_others(i)
         if self.replicates is None:
-            probability = of_largest(residual, self.checked, float(self._excess[i]), self.parts.total.by_proxy)
+            probability = self.parts.probability_of(residual, float(self._excess[i]))
         else:
-            rounding = self.rounding / np.sqrt(self.variances[i] * self.redundancy[i])
-            probability = share_beyond(self.replicates.largest, abs(residual) - rounding)
+            probability = share_beyond(self.replicates.largest, abs(residual) - self.rounding / sd)
         name, cell = layout.locate(self.cell(i))
         labels = layout.labels(self.cell(i))
         return Outlier(name, cell, value, value - left, residual, probability, self.source(i), labels)

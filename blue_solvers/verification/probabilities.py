@@ -16,6 +16,7 @@ from constraint_builders.description.layout import Name
 
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
+LEAST_EXCESS = 1e-12  # kurtosis of a law that is as good as normal
 
 
 class Outlier(NamedTuple):
@@ -59,11 +60,11 @@ class FitOfCells(NamedTuple):
 def of_chi_square(
     statistic: float, degrees: ArrayLike, excess: ArrayLike = 0.0, missing: float = 0.0, by_proxy: float = 0.0
 ) -> float:
-    """The probability, two-sided, of a statistic as far from what is expected, by the noise's excess kurtosis.
+    """The probability, two-sided, of a statistic as far from what is expected, by the residuals' excess kurtosis.
 
     Of lots of cells, (lots,), with so many degrees each; less than one are one that is weighed by less. The variance of
-    the statistic is 2 + excess times the degrees at most, and a gamma law's has that; above, one noise may be as large
-    by itself, and below, most may be 0. `missing` squares may be so because figures are whole.
+    the statistic is 2 + excess times the degrees at most, and a gamma law's has that; above, one residual may be as
+    large by itself, and below, most may be 0. `missing` squares may be so because figures are whole.
     """
     total = float(np.sum(degrees))
     scale = min(total, 1.0)
@@ -72,35 +73,33 @@ def of_chi_square(
     even = 2 / (2 + mean)
     above = scipy.special.chdtrc(even * total, even * statistic)
     if mean:
-        by_one = np.sqrt(max(statistic - total - np.sqrt(mean * total), 0.0))
-        above += 2 * np.sum(degrees * np.exp(_log_of_one(by_one, excess, by_proxy))) / scale
+        others = total - 1
+        by_one = np.sqrt(max(statistic - others - np.sqrt(mean * others), 0.0))
+        above = max(above, 2 * np.sum(degrees * np.exp(log_tail(by_one, excess, by_proxy))) / scale)
     below = scipy.special.chdtr(even * total, even * (statistic + mean + missing))
     return float(min(1.0, 2 * above, 2 * below))
 
 
 def of_largest(residual: float, checked: int, excess: float = 0.0, by_proxy: float = 0.0) -> float:
-    """The probability of a residual as large among so many, by the noise's excess kurtosis; Sidak's, never too small.
-
-    Of Laplace noise of any variance, whole numbers too, and of its sums, which are nearer to the normal law.
-    """
+    """The probability of a residual as large among so many, by its excess kurtosis; Sidak's, never too small."""
     own = float(np.exp(log_tail(residual, excess, by_proxy)))
     with np.errstate(divide="ignore"):  # of a residual of 0, which every other is as large as
         return float(-np.expm1(checked * np.log1p(-2 * min(own, 0.5))))
 
 
 def log_tail(residual: ArrayLike, excess: ArrayLike, by_proxy: float = 0.0) -> Float:
-    """Logarithms of the probabilities that one noise is beyond residuals, (...): the normal law's, or a heavier one."""
-    return np.fmax(scipy.special.log_ndtr(-abs(np.asarray(residual))), _log_of_one(residual, excess, by_proxy))
+    """Logarithms of the probabilities that combinations of noise are beyond residuals, (...), by their excess kurtosis.
 
-
-def _log_of_one(residual: ArrayLike, excess: ArrayLike, by_proxy: float) -> Float:
-    """The tail beyond the normal law's, (...): exponential, as that of a law of Laplace's kind; none without excess.
-
-    Of sub-Gaussian noise no more than Chernoff's bound, whose proxy any combination of variance 1 has.
+    Saddlepoint approximation of the variance-gamma law of that kurtosis: those of Laplace noise and its sums, the
+    normal one where it is 0, and of heavier tails than discrete Laplace noise of any variance. Of sub-Gaussian noise no
+    more than Chernoff's bound, whose proxy any combination of variance 1 has.
     """
-    size, excess = abs(np.asarray(residual)), np.asarray(excess)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.where(excess > 0, -size * np.fmax(np.sqrt(6 / excess), by_proxy * size / 2), -np.inf)
+    size, shape = abs(np.asarray(residual)), 3 / np.fmax(excess, LEAST_EXCESS)
+    squares = 2 * size**2 / shape
+    root = np.sqrt(1 + squares)
+    less = squares / (root + 1)  # root - 1
+    found = shape * (np.log1p(less / 2) - less) + np.log(scipy.special.erfcx(np.sqrt(shape * root * less / 2)) / 2)
+    return np.fmax(scipy.special.log_ndtr(-size), np.fmin(found, -by_proxy * size**2 / 2))
 
 
 def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:
@@ -108,11 +107,8 @@ def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:
     return np.divide(statistic - expectation, deviation, out=np.zeros_like(statistic), where=deviation > 0)
 
 
-def by_name(
-    names: Sequence[Any], statistic: Float, expectation: Float, deviation: Float | None = None
-) -> dict[Any, FitOfCells]:
-    """Of lots, (lots,), by their names; without standard deviations z is never too far from 0."""
-    deviation = np.sqrt(2 * expectation) if deviation is None else deviation
+def by_name(names: Sequence[Any], statistic: Float, expectation: Float, deviation: Float) -> dict[Any, FitOfCells]:
+    """Of lots, (lots,), by their names."""
     found = zip(names, statistic, expectation, z_of(statistic, expectation, deviation), strict=True)
     return {name: FitOfCells(*map(float, values)) for name, *values in found}
 

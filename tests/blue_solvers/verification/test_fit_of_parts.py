@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from blue_solvers import blue
 from blue_solvers.results.proof import StoredProof
 from blue_solvers.verification import FitOfParts, fit_of_geography, fit_of_parts
-from blue_solvers.verification.fit_of_parts import GeounitFit, Residual, TableFit, Verdict
-from blue_solvers.verification.goodness_of_fit import LEAST_CHECKED
+from blue_solvers.verification.fit_of_parts import Verdict
+from blue_solvers.verification.fitted_lots import GeounitFit, Residual, TableFit
+from blue_solvers.verification.probabilities import LEAST_CHECKED, log_tail
 from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
 from noise_mechanisms.laws import draw
@@ -219,3 +220,50 @@ def test_errors_in_whole_noise_of_small_variance_are_found(variance: float, off:
             assert StoredProof.from_json(said).fit == fit
     said["fit"]["tables"] = [own[:9] for own in said["fit"]["tables"]]  # as they were stored before
     assert StoredProof.from_json(said).fit.probability > fit.probability
+
+
+@pytest.mark.parametrize(("law", "variance", "off"), [("laplace", 1.0, 12.0), ("discrete_laplace", 0.1, 5.0)])
+@pytest.mark.parametrize("tables", [("total", "s"), ("s", "t", "detailed")])
+def test_errors_beside_few_degrees_are_found(law: str, variance: float, off: float, tables: tuple[str, ...]) -> None:
+    """No residual rests on one noise: three of the same variance have a third of its kurtosis."""
+    schema = Schema({"s": 2, "t": 2} if "t" in tables else {"s": 2})
+    problem = Problem(schema, dict.fromkeys(tables, variance), noise=law)
+    P, found = blue(problem), 0
+    for seed in range(200):
+        y = add_noise(problem, np.zeros(problem.observed.size), rng=seed)
+        assert P.estimate(y, certify=False).goodness_of_fit(draws=0).parts.fits, seed
+        if seed < 40:
+            y[seed % y.size] += off
+            found += P.estimate(y, certify=False).goodness_of_fit(draws=0).parts.verdict == Verdict.CONTRADICTORY
+    assert found >= 30
+
+
+def test_tails_of_laplace_noise_and_its_sums_are_never_too_small() -> None:
+    """Against closed forms of one and of three; of whole numbers, of a variance of 10, hardly."""
+    x = np.linspace(6, 40, 60)
+    one, three = np.exp(-x) / 2, np.exp(-x) * (x**2 + 5 * x + 8) / 16
+    a = 1 + 0.1 - np.sqrt(0.1**2 + 0.2)  # cosh of its logarithm is 1 + 1 / 10
+    k = np.arange(12.0, 80)
+    for size, excess, exact, least in (
+        (x / np.sqrt(2), 3.0, one, 1.0),
+        (x / np.sqrt(6), 1.0, three, 1.0),
+        (k / np.sqrt(10), 3.1, a**k / (1 + a), 0.9),
+    ):
+        found = np.exp(log_tail(size, excess))
+        assert (found >= least * exact).all()
+        assert (found <= 1.4 * exact).all()
+
+
+def test_the_worst_table_is_the_least_probable() -> None:
+    """One degree is off by more standard deviations than a hundred in as many right data."""
+    fit = FitOfParts({("US", "total"): TableFit(12.0, 1.0, 1, 1), ("US", "age"): TableFit(170.0, 100.0, 100, 100)})
+    assert fit.tables["US", "total"].z > fit.tables["US", "age"].z
+    assert fit.worst_table == (("US", "age"), fit.tables["US", "age"])
+
+
+def test_no_residual_of_any_part_has_a_larger_weight_than_the_largest_redundancy() -> None:
+    small, large = (TableFit(8.0, 1.0, 3, 3, 3.0, most=most) for most in (0.25, 0.75))
+    one, two = FitOfParts({("US", "a"): small}), FitOfParts({("US", "a"): large, ("US", "b"): small})
+    for fit in (one + two, two + one, FitOfParts() + one + two):
+        assert fit.total.most == 0.75
+    assert one.probability_of(6.0, 3.0) < two.probability_of(6.0, 3.0) < FitOfParts().probability_of(6.0, 3.0)
