@@ -220,12 +220,11 @@ def _halves(rng: np.random.Generator) -> np.ndarray:
     return np.stack([_cells_in_quarters(rng, 1500), np.zeros(1500)])[: rng.integers(1, 3)]
 
 
-def _sums_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
-    return _halves(rng), *_areas(rng), np.zeros((2, 1500))
-
-
-def _shares_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
-    return _halves(rng), *_areas(rng), np.stack([_cells_in_quarters(rng, 1500), np.zeros(1500)])
+def _sums_or_shares_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
+    up, changed = bool(rng.integers(2)), np.zeros((2, 1500))
+    if not up:
+        changed[0] = _cells_in_quarters(rng, 1500)
+    return _halves(rng), *_areas(rng), changed, up
 
 
 def _figures(rng: np.random.Generator) -> tuple[Any, ...]:
@@ -262,8 +261,7 @@ CASES: dict[str, tuple[Case, float]] = {
     "blue_solvers.components.reflections.reflect_axes": (_arrays, 1e-14),
     "blue_solvers.verification.compensated_sums.spread_gaps": (_gaps, 1e-15),
     "blue_solvers.verification.compensated_sums.take_parts": (_parts, 1e-13),
-    "blue_solvers.verification.compensated_sums.add_up": (_sums_of_areas, 0),
-    "blue_solvers.verification.compensated_sums.spread_out": (_shares_of_areas, 0),
+    "blue_solvers.verification.compensated_sums.walk": (_sums_or_shares_of_areas, 0),
     "blue_solvers.verification.certificate_sums.judge": (_figures, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_down": (_steps_from_values, 1e-14),
     "blue_solvers.components.lattice.sweeps.go_up": (_weighted_steps, 1e-14),

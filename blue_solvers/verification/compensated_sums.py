@@ -120,15 +120,40 @@ def tables_of_steps(cells: Float, steps: Integers) -> Iterator[tuple[Float, Floa
         )
 
 
-def add_up_in_numpy(
-    cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
+def _pairs(
+    step: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers
+) -> tuple[Index, Index, Float]:
+    """Of a step where each cell lies and the sum that it belongs to, and by how much it counts there, (pairs,) each."""
+    start, apart, rows, count, sums, wide, first, to = step.tolist()
+    begins = starts[first : first + rows + 1] if first >= 0 and starts.size else np.arange(rows + 1)
+    row, entries = np.repeat(np.arange(rows), np.diff(begins)), np.arange(begins[0], begins[-1])
+    area, number = row if first < 0 else areas[entries], np.arange(count)
+    weight = weights[entries] if first >= 0 and weights.size else np.ones(row.size)
+    if to >= 0:
+        run = max(-first, 1)
+        number = np.add.outer(into[to : to + count // run], np.arange(run)).ravel()
+    cells, places = np.add.outer(start + apart * row, np.arange(count)), np.add.outer(sums + wide * area, number)
+    return cells.ravel(), places.ravel(), np.repeat(weight, count)
+
+
+def walk_in_numpy(
+    given: Float,
+    steps: Integers,
+    starts: Integers,
+    areas: Integers,
+    weights: Float,
+    into: Integers,
+    changed: Float,
+    up: bool,
 ) -> None:
-    """Add rows of cells to those of the areas that they are in.
+    """Add rows of cells to those of the areas that they are in, or if not `up` what is said of areas to these rows.
+
+    What goes to one place is added two by two.
 
     Parameters
     ----------
-    cells : ndarray, (1 or 2, S)
-        Blocks of rows, and what these lose by rounding.
+    given : ndarray, (1 or 2, S)
+        Blocks of rows, and what these lose by rounding; if not `up` what is said of areas.
     steps : ndarray of int, (steps, 8)
         Of every block: where it starts, how far its rows are apart, how many rows and cells it has, where sums start,
         how far their rows are apart, and where rows are in `starts`, cells in `into`: -1 if each is its own area, cell.
@@ -139,44 +164,33 @@ def add_up_in_numpy(
         where each counts once.
     into : ndarray of int
         The area's cell that each is added to.
-    total : ndarray, (2, T)
-        Sums, which are added to, and what they lose by rounding; may be `cells`, of which later blocks are sums then.
+    changed : ndarray, (2, T)
+        Sums, which are added to, and what they lose by rounding; may be what is given, of which later blocks are sums
+        then. If not `up` the blocks of rows.
+    up : bool
     """
-    _walk_in_numpy(cells, steps, starts, areas, weights, into, total, True)
+    for step in steps:
+        cell, place, weight = _pairs(step, starts, areas, weights, into)
+        if not up:
+            cell, place = place, cell
+        order = np.argsort(place, kind="stable")
+        cell, place, weight = cell[order], place[order], weight[order]
+        high = given[0, cell]
+        low = given[1, cell] if len(given) > 1 else np.zeros(high.size)
+        if (weight != 1.0).any():
+            term = weight * high
+            high, low = term, weight * low + _rest_of(term, weight, high)
+        while (same := place[1:] == place[:-1]).any():
+            first = np.flatnonzero(np.append(True, ~same))
+            even = (np.arange(place.size) - np.repeat(first, np.diff(first, append=place.size))) % 2 == 0
+            pair = np.flatnonzero(even[:-1] & same)
+            high[pair], low[pair] = _plus(high[pair], low[pair] + low[pair + 1], high[pair + 1])
+            high, low, place = high[even], low[even], place[even]
+        changed[0, place], changed[1, place] = _plus(changed[0, place], changed[1, place] + low, high)
 
 
-@compiled(reference=add_up_in_numpy)
-def add_up(
-    cells: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, total: Float
-) -> None:
-    """See `add_up_in_numpy`: cells are (1 or 2, S), steps (steps, 8), total (2, T)."""
-    _walk(cells, steps, starts, areas, weights, into, total, True)
-
-
-def spread_out_in_numpy(
-    total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
-) -> None:
-    """Add to rows of cells what is said of the areas that they are in: the transpose of `add_up`.
-
-    Parameters
-    ----------
-    total : ndarray, (1 or 2, T)
-    steps, starts, areas, weights, into : as of `add_up`
-    cells : ndarray, (2, S)
-        Added to; may be `total`.
-    """
-    _walk_in_numpy(total, steps, starts, areas, weights, into, cells, False)
-
-
-@compiled(reference=spread_out_in_numpy)
-def spread_out(
-    total: Float, steps: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers, cells: Float
-) -> None:
-    """See `spread_out_in_numpy`: total is (1 or 2, T), steps (steps, 8), cells (2, S)."""
-    _walk(total, steps, starts, areas, weights, into, cells, False)
-
-
-def _walk(
+@compiled(reference=walk_in_numpy)
+def walk(
     given: Float,
     steps: Integers,
     starts: Integers,
@@ -186,7 +200,7 @@ def _walk(
     changed: Float,
     up: bool,
 ) -> None:
-    """Add given cells, (1 or 2, S), to sums, (2, T), or if not `up` sums to cells: `add_up`, and `spread_out`."""
+    """See `walk_in_numpy`: given is (1 or 2, S), steps (steps, 8), changed (2, T)."""
     both = given.shape[0] > 1
     for step in range(steps.shape[0]):
         start, apart, rows, count, sums, wide, first, to = steps[step]
@@ -232,53 +246,6 @@ def _add_alike(cells: Float, begin: int, weight: float, total: Float, end: int, 
         for i in range(count):
             term, rest = _product(weight, given[i])
             high[i], low[i] = _plus(high[i], low[i] + rest, term)
-
-
-def _pairs(
-    step: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers
-) -> tuple[Index, Index, Float]:
-    """Of a step where each cell lies and the sum that it belongs to, and by how much it counts there, (pairs,) each."""
-    start, apart, rows, count, sums, wide, first, to = step.tolist()
-    begins = starts[first : first + rows + 1] if first >= 0 and starts.size else np.arange(rows + 1)
-    row, entries = np.repeat(np.arange(rows), np.diff(begins)), np.arange(begins[0], begins[-1])
-    area, number = row if first < 0 else areas[entries], np.arange(count)
-    weight = weights[entries] if first >= 0 and weights.size else np.ones(row.size)
-    if to >= 0:
-        run = max(-first, 1)
-        number = np.add.outer(into[to : to + count // run], np.arange(run)).ravel()
-    cells, places = np.add.outer(start + apart * row, np.arange(count)), np.add.outer(sums + wide * area, number)
-    return cells.ravel(), places.ravel(), np.repeat(weight, count)
-
-
-def _walk_in_numpy(
-    given: Float,
-    steps: Integers,
-    starts: Integers,
-    areas: Integers,
-    weights: Float,
-    into: Integers,
-    changed: Float,
-    up: bool,
-) -> None:
-    """See `_walk`: given is (1 or 2, S), changed (2, T). What goes to one place is added two by two."""
-    for step in steps:
-        cell, place, weight = _pairs(step, starts, areas, weights, into)
-        if not up:
-            cell, place = place, cell
-        order = np.argsort(place, kind="stable")
-        cell, place, weight = cell[order], place[order], weight[order]
-        high = given[0, cell]
-        low = given[1, cell] if len(given) > 1 else np.zeros(high.size)
-        if (weight != 1.0).any():
-            term = weight * high
-            high, low = term, weight * low + _rest_of(term, weight, high)
-        while (same := place[1:] == place[:-1]).any():
-            first = np.flatnonzero(np.append(True, ~same))
-            even = (np.arange(place.size) - np.repeat(first, np.diff(first, append=place.size))) % 2 == 0
-            pair = np.flatnonzero(even[:-1] & same)
-            high[pair], low[pair] = _plus(high[pair], low[pair] + low[pair + 1], high[pair + 1])
-            high, low, place = high[even], low[even], place[even]
-        changed[0, place], changed[1, place] = _plus(changed[0, place], changed[1, place] + low, high)
 
 
 def sum_rounding(count: int, width: int) -> float:

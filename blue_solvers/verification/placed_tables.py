@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import add_up, spread_out
+from blue_solvers.verification.compensated_sums import walk
 from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, run_of, side_by_side
 from blue_solvers.verification.weighed_noise import EXTENDED
 from constraint_builders import Schema
@@ -226,13 +226,13 @@ class Level:
     def sum_up(self, vector: Cells, rows: int) -> None:
         """Every other table in a vector, (2, rows * cells), as sums of those that hold them."""
         if self.others:
-            add_up(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+            walk(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector, True)
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
         if self.others:
             steps = self.steps(rows)[::-1].copy()
-            spread_out(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector)
+            walk(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector, False)
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
         """A table of the vector, (2, rows, cells), as a view."""

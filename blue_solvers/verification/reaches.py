@@ -7,9 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import FEW, _add, add_up, spread_out
+from blue_solvers.verification.compensated_sums import FEW, _add, walk
 from constraint_builders.arrays import Float, Index, Integers, not_read_only
-from constraint_builders.compiled import CompiledLoop
 
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
@@ -34,7 +33,7 @@ def ranges(starts: Index, counts: Index) -> Index:
 
 
 class Reach(NamedTuple):
-    """Of some leaves the areas of a level that they are in: see `add_up`."""
+    """Of some leaves the areas of a level that they are in: see `walk`."""
 
     starts: Index
     areas: Index
@@ -55,7 +54,7 @@ class Reach(NamedTuple):
         return self.areas.size > 0 and not self.starts.size
 
     def lists(self, cells: Cells, sums: Cells) -> Lists:
-        """What `add_up` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
+        """What `walk` takes beside rows and their sums, (parts, rows, cells) each; rows of one cell are one row."""
         rows, count = cells.shape[1:]
         if self.single and count == 1:
             return np.array([[0, rows, 1, rows, 0, rows, -1, 0]]), NO_MAP, NO_MAP, NO_WEIGHTS, self.areas
@@ -92,18 +91,18 @@ class Reach(NamedTuple):
 
 def add(cells: Cells, reach: Reach, total: Cells) -> None:
     """Add leaves' cells, (parts, leaves, cells), to those of areas, (2, areas, cells)."""
-    _pass(add_up, cells, total, reach.lists(cells, total))
+    _walk(cells, total, reach.lists(cells, total), up=True)
 
 
 def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
     """Add to leaves' cells, (2, leaves, cells), what is said of areas, (parts, areas, cells)."""
-    _pass(spread_out, amounts, said, reach.lists(said, amounts))
+    _walk(amounts, said, reach.lists(said, amounts), up=False)
 
 
-def _pass(kernel: CompiledLoop, given: Cells, changed: Cells, lists: Lists) -> None:
-    """Let a kernel add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
+def _walk(given: Cells, changed: Cells, lists: Lists, up: bool) -> None:
+    """Add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
     given, whole = not_read_only(np.ascontiguousarray(given)), np.ascontiguousarray(changed)
-    kernel(given.reshape(len(given), -1), *lists, whole.reshape(2, -1))
+    walk(given.reshape(len(given), -1), *lists, whole.reshape(2, -1), up)
     if whole is not changed:
         changed[...] = whole
 
@@ -115,7 +114,7 @@ def plus(said: Cells, term: Float) -> None:
             said[0], said[1] = _add(said[0], said[1], part)
     else:
         lists = np.array([[0, 0, 1, said[0].size, 0, 0, -1, -1]]), NO_MAP, NO_MAP, NO_WEIGHTS, NO_MAP
-        _pass(add_up, term if term.ndim == 3 else term[None], said, lists)
+        _walk(term if term.ndim == 3 else term[None], said, lists, up=True)
 
 
 def summed(into: Index, size: int, cells: Cells) -> Cells:
