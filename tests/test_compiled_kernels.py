@@ -236,7 +236,7 @@ def _figures(rng: np.random.Generator) -> tuple[Any, ...]:
     x = np.where(rng.random(size) < 0.1, np.nan, y + rng.integers(-2, 3, size) / 4)
     high, low = np.where(rng.random(shape) < 0.05, np.nan, y[rows]), rng.integers(-2, 3, shape) / 8
     empty = rng.random(shape) < 0.2 if rng.random() < 0.5 else np.zeros((0, 0), dtype=bool)
-    places = rng.choice([0.0, 1.0, 0.5], (3, count + 2))
+    places = rng.choice([0.0, 1.0, 0.5], (2, count + 2))
     found = rng.random(7) / 4, np.array([0.0, -1.0, rng.random(), 0.0])
     return rows, (x, y), (variance, variance / 2), (high, low), places, error, empty, np.zeros(shape), found
 

@@ -23,7 +23,7 @@ def judge_in_numpy(
     figures: Pair,
     noise: Pair,
     sums: Pair,
-    places: tuple[Float, Float, Float],
+    places: Pair,
     error: float,
     empty: Flags,
     rho: Float,
@@ -41,7 +41,7 @@ def judge_in_numpy(
         As of a `LevelTable`.
     sums : (high, low), ndarray (rows, cells)
         NaN where these are not known, and what they lose by rounding.
-    places : ndarrays, (G,) or (1,) each
+    places : (weight, alone), ndarray (G,) or (1,) each
         As of a `Level`.
     error : float
         By how much sums may be off.
@@ -50,10 +50,11 @@ def judge_in_numpy(
     rho : ndarray, (rows, cells)
         Where to put (y - x) / variance of what was measured with noise.
     found : (ndarray (7,), ndarray (4,))
-        As of a `CertificateSums`, and of its table; the last of the former is 1 if sums are not known of a figure.
+        As of a `CertificateSums`, and the first two of its table; the last of the former is 1 if sums are not known of
+        a figure.
     """
     x, y = (own[rows] for own in figures)
-    weight, alone, squares = (np.broadcast_to(own, len(figures[0]))[rows] for own in places)
+    weight, alone = (np.broadcast_to(own, len(figures[0]))[rows] for own in places)
     variance, least = (np.broadcast_to(own[rows], x.shape) for own in noise)
     noisy, claimed = (variance > 0) & np.isfinite(variance), np.isfinite(x)
     np.divide(y - x, variance, out=rho, where=noisy)
@@ -73,10 +74,8 @@ def judge_in_numpy(
     most = [own.max(initial=0.0) for own in (np.where(claimed, abs(x), 0.0), wrong, by_variance)]
     found[0][:3], found[0][6] = np.maximum(found[0][:3], most), max(found[0][6], lacks.any())
     found[0][3:6] += [corrected, by_least.sum(), weighted]
-    precision = np.divide(squares[:, None], least, out=np.zeros_like(off), where=least > 0)
-    by_alone = np.max(worst, where=alone > 0, initial=-1.0)
-    of_table = [moved.max(initial=0.0), by_alone, precision.max(initial=0.0), (variance == 0).any()]
-    found[1][:] = np.maximum(found[1], of_table)
+    of_table = [moved.max(initial=0.0), np.max(worst, where=alone > 0, initial=-1.0)]
+    found[1][:2] = np.maximum(found[1][:2], of_table)
 
 
 @compiled(reference=judge_in_numpy)
@@ -85,7 +84,7 @@ def judge(
     figures: Pair,
     noise: Pair,
     sums: Pair,
-    places: tuple[Float, Float, Float],
+    places: Pair,
     error: float,
     empty: Flags,
     rho: Float,
@@ -94,21 +93,17 @@ def judge(
     """See `judge_in_numpy`: figures are (G, cells) each, noise (G, 1) or (G, cells), sums and rho (rows, cells)."""
     own, table = found  # number by number: to unpack an array, or set it from a tuple, takes seconds to compile
     scale, wrong, violation, corrected, apart, weighted, lacks = own[0], own[1], own[2], own[3], own[4], own[5], own[6]
-    largest, by_alone, precision, exact = table[0], table[1], table[2], table[3]
+    largest, by_alone = table[0], table[1]
     wide, tall = noise[0].shape[1] > 1, noise[1].shape[1] > 1
-    each = places[0].size > 1, places[1].size > 1, places[2].size > 1
+    each = places[0].size > 1, places[1].size > 1
     for i in range(rows.size):
-        row, worst, lowest = rows[i], 0.0, np.inf
+        row, worst = rows[i], 0.0
         for j in range(rho.shape[1]):
             v, b = noise[0][row, j * wide], noise[1][row, j * tall]
             value, y = figures[0][row, j], figures[1][row, j]
-            if b > 0:
-                lowest = min(lowest, b)
             if 0 < v < np.inf:
                 rho[i, j] = (y - value) / v
                 weighted += (6 * ROUNDING) ** 2 * (y - value) * rho[i, j]
-            if v == 0:
-                exact = 1.0
             off, slack, known = 0.0, 0.0, 0.0
             if value == value:
                 scale, known = max(scale, abs(value)), value - (y if v == 0 else 0.0)
@@ -124,8 +119,7 @@ def judge(
                 violation = max(violation, square / v)
                 if b > 0:
                     apart += square / b
-        weight, alone, squares = places[0][row * each[0]], places[1][row * each[1]], places[2][row * each[2]]
-        precision = max(precision, squares / lowest)
+        weight, alone = places[0][row * each[0]], places[1][row * each[1]]
         if alone > 0:
             by_alone = max(by_alone, worst)
         if weight > 0:
@@ -133,10 +127,10 @@ def judge(
         else:  # of no leaf: known to be 0
             wrong = max(wrong, worst)
     own[0], own[1], own[2], own[3], own[4], own[5], own[6] = scale, wrong, violation, corrected, apart, weighted, lacks
-    table[0], table[1], table[2], table[3] = largest, by_alone, precision, exact
+    table[0], table[1] = largest, by_alone
 
 
-NOTHING_KNOWN = np.array([0.0, -1.0, 0.0, 0.0])  # of a table
+NOTHING_KNOWN = np.array([0.0, -1.0, 0.0, 0.0])  # of a table that is nowhere
 ARE_SUMS = np.arange(7) // 3 == 1  # of what is found the sums
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from blue_solvers.verification.certificate_sums import NOTHING_KNOWN, CertificateSums, judge
+from blue_solvers.verification.certificate_sums import CertificateSums, judge
 from blue_solvers.verification.compensated_sums import sum_rounding
 from blue_solvers.verification.free_cells import FreeCells, Taken
 from blue_solvers.verification.leaf_cells import Handed, LeafCells, hand_down, hand_on, length_of, sizes_of, weighed
@@ -104,11 +104,11 @@ class MovedResiduals:
             total, rho = level.of(placed, vector, count), level.of(placed, said, count)
             figures, noise = self.figures.of(placed), (placed.variance, placed.least)
             high, low = np.ascontiguousarray(total[0]), np.ascontiguousarray(total[1])
-            found = known.found, known.tables.setdefault(placed.key, NOTHING_KNOWN.copy())
+            of_table = known.tables.setdefault(placed.key, placed.unjudged * [1.0, 1.0, level.squares, 1.0])
             error, rounded = errors[int(own)], known.found[5]
             share = rho[0]
             weighted = share if share.flags.c_contiguous else np.zeros(high.shape)
-            judge(rows, figures, noise, (high, low), level.places, error, here, weighted, found)
+            judge(rows, figures, noise, (high, low), level.places, error, here, weighted, (known.found, of_table))
             if (given := self.figures.part(self.figures.rho, placed)) is not None:
                 known.found[5], weighted = rounded, given[rows]
             if weighted is not share:

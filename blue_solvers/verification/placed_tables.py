@@ -18,7 +18,7 @@ from scipy import sparse
 from blue_solvers.verification.common_margins import CommonMargins
 from blue_solvers.verification.compensated_sums import walk
 from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, run_of, side_by_side
-from blue_solvers.verification.weighed_noise import EXTENDED
+from blue_solvers.verification.weighed_noise import EXTENDED, reciprocal
 from constraint_builders import Schema
 from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
 from constraint_builders.description.table import Table
@@ -145,6 +145,11 @@ class LevelTable:
             return self.into if self.into.size else np.arange(self.table.size)
         return self.into[self.through.of_cover] if self.into.size else self.through.of_cover
 
+    @cached_property
+    def unjudged(self) -> Float:
+        """What is known of it without its figures, of leaves that count once: as `CertificateSums` have it, (4,)."""
+        return np.array([0.0, -1.0, reciprocal(self.least).max(initial=0.0), not self.variance.all()])
+
 
 @dataclass
 class Level:
@@ -162,7 +167,9 @@ class Level:
     level_tables : list of LevelTable
     places : ndarrays, (rows,) each, or (1,) where all are alike
         The largest weight of a leaf in every place; 1 for those that may be all of the one above, since they have no
-        siblings; the most that squared weights of a leaf come to.
+        siblings.
+    squares : float
+        The most that squared weights of a leaf come to.
     above : dict of int to Reach
         By level the places that those are in to which sums of the leaves are handed on; see `Leaves.above`.
     own, helpers : list of LevelTable
@@ -174,7 +181,8 @@ class Level:
     rows: int
     tables: tuple[Table, ...]
     level_tables: list[LevelTable]
-    places: tuple[Float, Float, Float]
+    places: tuple[Float, Float]
+    squares: float
     above: dict[int, Reach] = field(default_factory=dict)
     helpers: list[LevelTable] = field(default_factory=list)
 

@@ -117,7 +117,7 @@ def tree_places(
         alone = (tree.child_counts[parent] == 1) | (parent < 0)
         whole = members[children == 0] if children.any() else members
         above = {} if whole is members else _areas(schema, tree, finest, number, members)
-        described = ALL_LEAVES_ONCE, alone.astype(float) if alone.any() else NONE_ALONE, ALL_LEAVES_ONCE
+        described = (ALL_LEAVES_ONCE, alone.astype(float) if alone.any() else NONE_ALONE), 1.0
         name, own = tree.levels[number], finest[number : number + 1]
         levels.append(_level(schema, name, number, members.size, own, level_tables, described, above))
         told = np.isin(whole, list(summaries)) if summaries else np.zeros(0, dtype=bool)
@@ -240,7 +240,7 @@ def _crossing_places(problem: Problem, level_tables: Sequence[LevelTable], said:
     for number, own in enumerate(members):
         weight = abs(own).max(axis=1).toarray().ravel() if own.nnz else np.zeros(own.shape[0])
         squares = float(own.power(2).sum(axis=0).max(initial=0.0)) or 1.0
-        described = weight, NONE_ALONE, np.array([squares])
+        described = (weight, NONE_ALONE), squares
         levels.append(_level(schema, places.levels[number], number, weight.size, tables, in_use, described))
     leaves: list[Leaves] = []
     by_leaf = {number: own.tocsc() for number, own in enumerate(members[:last]) if levels[number].level_tables}
@@ -267,10 +267,10 @@ def _level(
     rows: int,
     tables: Sequence[Table],
     level_tables: Sequence[LevelTable],
-    described: tuple[Float, Float, Float],
+    described: tuple[tuple[Float, Float], float],
     above: dict[int, Reach] | None = None,
 ) -> Level:
-    """A level of places `described`, (rows,) each, and of its tables what holds each and what it is summed from.
+    """A level of places so `described`, and of its tables what holds each and what it is summed from.
 
     That is the smallest with one factor more, a helper of several, or the table that holds it.
     """
@@ -296,7 +296,7 @@ def _level(
     for placed in (*own, *helpers):
         holding = tables[placed.cover] if placed.through is None else placed.through.table
         placed.into = _map(schema, holding, placed.table)
-    return Level(name, number, rows, tuple(tables), own, described, above or {}, helpers)
+    return Level(name, number, rows, tuple(tables), own, *described, above or {}, helpers)
 
 
 def _helpers(schema: Schema, whole: Table, cover: int, level_tables: Sequence[LevelTable]) -> list[LevelTable]:
