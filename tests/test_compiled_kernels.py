@@ -224,7 +224,7 @@ def _sums_or_shares_of_areas(rng: np.random.Generator) -> tuple[Any, ...]:
     up, changed = bool(rng.integers(2)), np.zeros((2, 1500))
     if not up:
         changed[0] = _cells_in_quarters(rng, 1500)
-    return _halves(rng), *_areas(rng), changed, up
+    return _halves(rng), _areas(rng), changed, up
 
 
 def _figures(rng: np.random.Generator) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ Steps are those of `ClosedTables`. Sums over levels are compensated: nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from blue_solvers.verification.weighed_noise import ROUNDING
 from constraint_builders.arrays import Float, Index, Integers
 from constraint_builders.compiled import compiled
 
+Lists: TypeAlias = tuple[Integers, Integers, Integers, Float, Integers]  # see `walk_in_numpy`
 FEW = 7  # cells of a row that are not worth lanes
 TOGETHER = 64  # cells added one after another in a loop, before what was lost is put in its place
 
@@ -120,10 +121,9 @@ def tables_of_steps(cells: Float, steps: Integers) -> Iterator[tuple[Float, Floa
         )
 
 
-def _pairs(
-    step: Integers, starts: Integers, areas: Integers, weights: Float, into: Integers
-) -> tuple[Index, Index, Float]:
+def _pairs(step: Integers, lists: Lists) -> tuple[Index, Index, Float]:
     """Of a step where each cell lies and the sum that it belongs to, and by how much it counts there, (pairs,) each."""
+    _, starts, areas, weights, into = lists
     start, apart, rows, count, sums, wide, first, to = step.tolist()
     begins = starts[first : first + rows + 1] if first >= 0 and starts.size else np.arange(rows + 1)
     row, entries = np.repeat(np.arange(rows), np.diff(begins)), np.arange(begins[0], begins[-1])
@@ -136,16 +136,7 @@ def _pairs(
     return cells.ravel(), places.ravel(), np.repeat(weight, count)
 
 
-def walk_in_numpy(
-    given: Float,
-    steps: Integers,
-    starts: Integers,
-    areas: Integers,
-    weights: Float,
-    into: Integers,
-    changed: Float,
-    up: bool,
-) -> None:
+def walk_in_numpy(given: Float, lists: Lists, changed: Float, up: bool) -> None:
     """Add rows of cells to those of the areas that they are in, or if not `up` what is said of areas to these rows.
 
     What goes to one place is added two by two.
@@ -154,23 +145,20 @@ def walk_in_numpy(
     ----------
     given : ndarray, (1 or 2, S)
         Blocks of rows, and what these lose by rounding; if not `up` what is said of areas.
-    steps : ndarray of int, (steps, 8)
-        Of every block: where it starts, how far its rows are apart, how many rows and cells it has, where sums start,
-        how far their rows are apart, and where rows are in `starts`, cells in `into`: -1 if each is its own area, cell.
-        If each row is its own area, -r instead of -1 says that r cells at a time follow one another in the area too:
-        `into` has the first of each r.
-    starts, areas, weights : ndarray, (rows + 1,), (entries,), (entries,)
-        The areas of every row, and by how much it counts there; `starts` is empty where each row is in one, `weights`
-        where each counts once.
-    into : ndarray of int
-        The area's cell that each is added to.
+    lists : (steps, starts, areas, weights, into)
+        Integers, (steps, 8), of every block: where it starts, how far its rows are apart, how many rows and cells it
+        has, where sums start, how far their rows are apart, and where rows are in `starts`, cells in `into`: -1 if each
+        is its own area, cell. If each row is its own area, -r instead of -1 says that r cells at a time follow one
+        another in the area too: `into` has the first of each r. The areas of every row, (rows + 1,) and (entries,), and
+        by how much it counts there, (entries,); `starts` is empty where each row is in one, `weights` where each counts
+        once. The area's cell that each is added to.
     changed : ndarray, (2, T)
         Sums, which are added to, and what they lose by rounding; may be what is given, of which later blocks are sums
         then. If not `up` the blocks of rows.
     up : bool
     """
-    for step in steps:
-        cell, place, weight = _pairs(step, starts, areas, weights, into)
+    for step in lists[0]:
+        cell, place, weight = _pairs(step, lists)
         if not up:
             cell, place = place, cell
         order = np.argsort(place, kind="stable")
@@ -190,18 +178,10 @@ def walk_in_numpy(
 
 
 @compiled(reference=walk_in_numpy)
-def walk(
-    given: Float,
-    steps: Integers,
-    starts: Integers,
-    areas: Integers,
-    weights: Float,
-    into: Integers,
-    changed: Float,
-    up: bool,
-) -> None:
-    """See `walk_in_numpy`: given is (1 or 2, S), steps (steps, 8), changed (2, T)."""
+def walk(given: Float, lists: Lists, changed: Float, up: bool) -> None:
+    """See `walk_in_numpy`: given is (1 or 2, S), changed (2, T)."""
     both = given.shape[0] > 1
+    steps, starts, areas, weights, into = lists
     for step in range(steps.shape[0]):
         start, apart, rows, count, sums, wide, first, to = steps[step]
         run = -first

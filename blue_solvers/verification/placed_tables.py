@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blue_solvers.verification.common_margins import CommonMargins
-from blue_solvers.verification.compensated_sums import walk
+from blue_solvers.verification.compensated_sums import Lists, walk
 from blue_solvers.verification.reaches import NO_MAP, NO_WEIGHTS, Cells, Reach, run_of, side_by_side
 from blue_solvers.verification.weighed_noise import EXTENDED, reciprocal
 from constraint_builders import Schema
-from constraint_builders.arrays import Flags, Float, Index, Integers, Long, as_slice, read_only
+from constraint_builders.arrays import Flags, Float, Index, Long, as_slice, read_only
 from constraint_builders.description.table import Table
 
 TableAtLevel = tuple[int, Table]
@@ -219,9 +219,10 @@ class Level:
         """Those of its tables that are known exactly in some place."""
         return [placed for placed in self.level_tables if not placed.variance.all()]
 
-    def steps(self, rows: int) -> Integers:
-        """How the vector of so many places is summed from the tables that hold all others."""
-        return self._by_row * rows + self._fixed
+    def _lists(self, rows: int, back: bool = False) -> Lists:
+        """How the vector of so many places is summed from the tables that hold all others, or spread `back`."""
+        steps = self._by_row * rows + self._fixed
+        return steps[::-1].copy() if back else steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into
 
     def vector(self, rows: int) -> Cells:
         """Zeros for all cells of so many places, and for what these lose by rounding."""
@@ -234,13 +235,12 @@ class Level:
     def sum_up(self, vector: Cells, rows: int) -> None:
         """Every other table in a vector, (2, rows * cells), as sums of those that hold them."""
         if self.others:
-            walk(vector, self.steps(rows), NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector, True)
+            walk(vector, self._lists(rows), vector, True)
 
     def spread_out(self, vector: Cells, rows: int) -> None:
         """Add what is said of tables, in (2, rows * cells), to the cells of those that hold them."""
         if self.others:
-            steps = self.steps(rows)[::-1].copy()
-            walk(vector, steps, NO_MAP, NO_MAP, NO_WEIGHTS, self._into, vector, False)
+            walk(vector, self._lists(rows, back=True), vector, False)
 
     def of(self, placed: LevelTable, vector: Cells, rows: int) -> Cells:
         """A table of the vector, (2, rows, cells), as a view."""

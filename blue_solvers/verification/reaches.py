@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from blue_solvers.verification.compensated_sums import FEW, _add, walk
-from constraint_builders.arrays import Float, Index, Integers, not_read_only
+from blue_solvers.verification.compensated_sums import FEW, Lists, _add, walk
+from constraint_builders.arrays import Float, Index, not_read_only
 
 NO_MAP = np.zeros(0, dtype=np.intp)  # of cells that stay what they are
 NO_WEIGHTS = np.zeros(0)
 WORTH_A_LOOP = 2_000  # cells that are added: a loop is called for fewer in as long a time as numpy takes
 Cells = Float  # (parts, rows, cells): doubles, and what these lose by rounding if they lose anything
-Lists: TypeAlias = tuple[Integers, Index, Index, Float, Index]  # steps, starts, areas, weights, into
 
 
 def run_of(into: Index) -> int:
@@ -102,7 +101,7 @@ def spread(amounts: Cells, reach: Reach, said: Cells) -> None:
 def _walk(given: Cells, changed: Cells, lists: Lists, up: bool) -> None:
     """Add what is given, (parts, rows, cells), to what is changed, (2, other rows, other cells)."""
     given, whole = not_read_only(np.ascontiguousarray(given)), np.ascontiguousarray(changed)
-    walk(given.reshape(len(given), -1), *lists, whole.reshape(2, -1), up)
+    walk(given.reshape(len(given), -1), lists, whole.reshape(2, -1), up)
     if whole is not changed:
         changed[...] = whole
 
