@@ -8,8 +8,8 @@ add, multiply and divide positive ones: nothing is lost but by rounding each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, combinations, compress
+from collections.abc import Iterator
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -47,26 +47,6 @@ def tables_within(problem: Problem, keys: tuple[Key, ...]) -> ClosedTables:
         raise NotCertifiedError("its tables contain too many others") from None
 
 
-def numbers_of(tables: ClosedTables, keys: tuple[Key, ...], wanted: Iterable[Key] | None = None) -> dict[Key, int]:
-    """The number of every table, by its variables, `keys` being those asked for; perhaps of more than are wanted.
-
-    Raises
-    ------
-    NotCertifiedError
-        If some are not within.
-    """
-    found = dict(zip(tables.place_of.tolist(), keys, strict=True))
-    needed = None if wanted is None else {*wanted}
-    if needed is None or not needed.issubset(keys):
-        for own, coarse, axis, *_ in tables.up.tolist():
-            if coarse not in found:
-                found[coarse] = tuple(other for other in found[own] if other != axis)
-    numbers = {key: number for number, key in found.items()}
-    if needed is not None and not needed.issubset(numbers):
-        raise NotCertifiedError("a table is desired which no observed one contains")
-    return numbers
-
-
 def levels_of(schema: Schema, table: Table) -> Table:
     """The table of the levels whose groups another has."""
     return make_table(schema, tuple(schema.names[axis] for axis in table.axes))
@@ -92,9 +72,7 @@ def part_variances(tables: ClosedTables, density: Float) -> Float:
     return found
 
 
-def variances_of_groups(
-    schema: Schema, tables: ClosedTables, numbers: dict[Key, int], table: Table, density: Float
-) -> Float:
+def variances_of_groups(schema: Schema, tables: ClosedTables, table: Table, density: Float) -> Float:
     """Of the cells of a table, perhaps of groups of levels, (..., cells), of information (tables, ...) about parts.
 
     Each is a product of one indicator for every axis, of so many levels: of g levels of n what is constant has
@@ -107,7 +85,7 @@ def variances_of_groups(
         for g, axis in zip(groups, table.axes, strict=True):
             n = schema.shape[axis]
             share = np.multiply.outer(share, g - g**2 / n if axis in part else (g / n) ** 2)
-        precision = density[numbers[part]][..., None]
+        precision = density[tables.numbers[part]][..., None]
         own = np.broadcast_to(share.ravel(), found.shape)
         found += np.divide(own, precision, out=np.where(own > 0, np.inf, 0.0), where=(precision > 0) & (own > 0))
     return found
@@ -133,8 +111,9 @@ def variances_between(problem: Problem) -> tuple[Float, Float]:
     keys = tuple(dict.fromkeys(table.axes for table in problem.observed_tables))
     tables = tables_within(problem, keys)
     of_groups = are_of_groups(problem, problem.desired_tables).tolist()
-    within = [subset for table in compress(problem.desired_tables, of_groups) for subset in subsets(table.axes)]
-    numbers = numbers_of(tables, keys, [*(table.axes for table in problem.desired_tables), *within])
+    numbers = tables.numbers
+    if not all(table.axes in numbers for table in problem.desired_tables):
+        raise NotCertifiedError("a table is desired which no observed one contains")
     slack, bounds, before = _rounding(tables, tree), list[Float](), None
     for extreme, side in ((np.min, 1 - slack), (np.max, 1 + slack)):
         information = np.zeros((tables.sizes.size, tree.size))
@@ -147,7 +126,7 @@ def variances_between(problem: Problem) -> tuple[Float, Float]:
             for i, (level, table) in enumerate(zip(problem.desired_levels, problem.desired_tables, strict=True)):
                 here, cells = tree.members[level], found[problem.desired.block(i)].reshape(-1, table.size)
                 if of_groups[i]:
-                    cells[...] = variances_of_groups(schema, tables, numbers, table, density[:, here])
+                    cells[...] = variances_of_groups(schema, tables, table, density[:, here])
                 else:
                     cells[...] = variances[numbers[table.axes], here][:, None]
         bounds.append(found * side)

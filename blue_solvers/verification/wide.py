@@ -22,11 +22,9 @@ from typing import NamedTuple
 import numpy as np
 
 from blue_solvers.verification.closed_form import (
-    Key,
     are_of_groups,
     densities,
     levels_of,
-    numbers_of,
     part_variances,
     subsets,
     tables_within,
@@ -111,14 +109,14 @@ class Separated:
             raise NotCertifiedError("it is more than tables of one place, each of one variance")
         plain, grouped = (np.flatnonzero(own).tolist() for own in (~has_groups, has_groups))
         self.cells: slice | Index = problem.observed.cells(plain) if grouped else slice(None)
-        self.schema, self._keys, self.count = schema, tuple(observed[i].axes for i in plain), len(plain)
-        self.tables = tables_within(problem, self._keys)
+        self.schema, self.count = schema, len(plain)
+        self.tables = tables_within(problem, tuple(observed[i].axes for i in plain))
         self.steepest, self.least = np.full((2, self.tables.sizes.size), np.inf)
         self.steepest[: len(plain)] = np.where(unmeasured > 0, np.inf, np.maximum.reduceat(noise.sd, starts))[plain]
         self.least[: len(plain)] = np.where(unmeasured > 0, np.inf, np.minimum.reduceat(noise.least, starts))[plain]
         self.groups, self.besides, density = list[Groups](), np.zeros_like(self.least), self.density
         for i in grouped:
-            own, number = problem.observed.block(i), self.numbers.get(observed[i].axes, -1)
+            own, number = problem.observed.block(i), self.tables.numbers.get(observed[i].axes, -1)
             if unmeasured[i] or number < 0 or not density[number]:
                 raise NotCertifiedError(f"no measured table of levels holds the groups of {observed[i].name!r}")
             into = cell_map(schema, levels_of(schema, observed[i]), observed[i])
@@ -132,11 +130,6 @@ class Separated:
         """
         own = np.divide(1.0, sd**2, out=np.full_like(sd, np.inf), where=sd > 0)
         return densities(self.tables, own + besides)
-
-    @cached_property
-    def numbers(self) -> dict[Key, int]:
-        """The number of every table, by its variables."""
-        return numbers_of(self.tables, self._keys)
 
     @cached_property
     def most(self) -> Float:
@@ -260,7 +253,7 @@ def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing
         If no observed table contains its own.
     """
     fine = levels_of(family.schema, table)
-    number = family.numbers.get(table.axes)
+    number = family.tables.numbers.get(table.axes)
     if number is None:
         raise NotCertifiedError(f"table {table.name!r} is claimed, which no observed one contains")
     place = slice(*family.tables.offsets[number : number + 2])
@@ -271,7 +264,7 @@ def _of_sums(family: Separated, table: Table, figures: Float, agreeing: Agreeing
     rounding = float(agreeing[2][number]) + (largest + 1) * EXTENDED * float(np.linalg.norm(own.astype(float)))
     off = abs(figures - total).astype(float) + rounding * float(np.sqrt(largest))
     off[np.isnan(figures)] = 0.0
-    variances = variances_of_groups(family.schema, family.tables, family.numbers, table, family.most)
+    variances = variances_of_groups(family.schema, family.tables, table, family.most)
     return off, np.sqrt(variances)
 
 
@@ -320,7 +313,7 @@ def table_deviations(problem: Problem) -> Float | None:
         independent[finer] *= levels - 1
     variances = []
     for table, variance in zip(ordered.observed_tables, problem.table_variances, strict=True):
-        within = [family.numbers[own] for own in subsets(table.axes) if 0 < variance < np.inf]
+        within = [tables.numbers[own] for own in subsets(table.axes) if 0 < variance < np.inf]
         own = tables.sizes[within] / (variance * table.size)
         variances.append(float((2 * independent[within] * (1 - own / density[within]) ** 2).sum()))
     return np.sqrt(np.array(variances))

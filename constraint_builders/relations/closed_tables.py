@@ -111,6 +111,14 @@ class ClosedTables:
         return np.diff(self.offsets)
 
     @cached_property
+    def numbers(self) -> dict[tuple[int, ...], int]:
+        """The number of every table, by its axes."""
+        keeps = np.zeros((self.sizes.size, len(self.shape)), dtype=bool)
+        keeps[self.up[:, 0], self.up[:, 2]] = True
+        axes, ends = np.nonzero(keeps)[1].tolist(), np.cumsum(self.variables).tolist()
+        return {tuple(axes[start:end]): number for number, (start, end) in enumerate(pairwise([0, *ends]))}
+
+    @cached_property
     def finest_first(self) -> Integers:
         """Rows of `up` by cells, (steps, 5): where the table lies, where without the axis; before, levels, after."""
         return self._steps(self.up)
