@@ -199,7 +199,7 @@ class PartResiduals(MovedResiduals):
         said, total = self._said[0], self.cells.total[0]
         if not said.size:
             self._handed = hand_on(self.places.levels, self._said)
-            (moved, variance, _), (total, error) = self._residuals(0), self.cells.of(0)
+            (moved, variance, *_), (total, error) = self._residuals(0), self.cells.of(0)
             if 0 in self._free.cells:
                 variance = np.array(variance)
                 variance[self._free.cells[0]] = np.inf

@@ -129,10 +129,10 @@ class MovedResiduals:
         level.spread_out(said, count)
         return level.held(said, count)
 
-    def _residuals(self, number: int) -> tuple[Cells, Float, Float | float]:
+    def _residuals(self, number: int, careful: bool = False) -> tuple[Cells, Float, Float | float, dict[int, Float]]:
         """What residuals say of the leaves' cells, their variances, and by how much each may be off, all or one by one.
 
-        What is known exactly takes its part.
+        What is known exactly takes its part; if `careful` all tables take theirs, which are given by `id`.
         """
         some = self.places.leaves[number]
         level, told = self.places.levels[some.level], some.told
@@ -151,11 +151,15 @@ class MovedResiduals:
         error: Float | float = self._rounding(level) * size
         if self.figures.slack is not None:
             error = error + self.figures.slack[self.places.cuts[number][0]].reshape(said[0].shape)
-        for placed in level.exact:  # at no cost
+        takers = [placed for placed in level.level_tables if told is not None or placed is not level.own[placed.cover]]
+        for placed in takers if level.exact else ():  # at no cost
             own = placed.variance[some.here]
-            if not own.all() and (told is not None or placed is not level.own[placed.cover]):
+            if not own.all():
                 put_back(level, placed, np.where(own == 0, 0.0, np.inf), said, variance)
-        return said, variance, error
+        shares = dict[int, Float]()
+        for placed in takers if careful else ():
+            shares[id(placed)] = put_back(level, placed, placed.variance[some.here], said, variance)
+        return said, variance, error, shares
 
     def _rounding(self, level: Level) -> float:
         """Of what is moved to a cell, beside the sizes of all of it."""
@@ -182,7 +186,7 @@ class MovedResiduals:
         if self._free.size:
             said = np.zeros(self._free.size)
             for number, part in self._free.parts.items():
-                said[part] = self._shared(number, careful)[0][0][self._free.cells[number]]
+                said[part] = self._residuals(number, careful)[0][0][self._free.cells[number]]
             self._taken = self._free.taken(said)
         self.totals.left, self.totals.returned, self.totals.rounded, self._slack = 0.0, {}, 0.0, 0.0
         if self.figures.left is not None:
@@ -191,7 +195,7 @@ class MovedResiduals:
             if number or careful:  # of few cells to ask takes a tenth of the proof
                 require_time()
             level = self.places.levels[some.level]
-            said, variance, error, shares = self._shared(number, careful)
+            said, variance, error, shares = self._residuals(number, careful)
             if self._taken.amounts.any():
                 own, off = self._free.taken_in(number, self._taken)
                 plus(said, -own)
@@ -227,15 +231,6 @@ class MovedResiduals:
         self.totals.returned[""] = float(before + lost) ** 2
         self._slack += to_root
         said[:, *self._free.cells[number]] = 0.0
-
-    def _shared(self, number: int, careful: bool) -> tuple[Cells, Float, Float | float, dict[int, Float]]:
-        """As `_residuals`, and if `careful` what tables of some leaves take, by `id`."""
-        some, shares = self.places.leaves[number], dict[int, Float]()
-        level, (said, variance, error) = self.places.levels[some.level], self._residuals(number)
-        for placed in level.level_tables if careful else ():
-            if some.told is not None or placed is not level.own[placed.cover]:
-                shares[id(placed)] = put_back(level, placed, placed.variance[some.here], said, variance)
-        return said, variance, error, shares
 
     def _leave(self, placed: LevelTable, rows: slice | Index, cells: Float) -> None:
         """Leave residuals, (rows, cells), in cells of a table."""
@@ -330,7 +325,7 @@ class MovedResiduals:
         for i, some in enumerate(self.places.leaves):
             if some.level <= min(numbers):
                 continue
-            said, variance, _ = self._residuals(i)
+            said, variance, *_ = self._residuals(i)
             if free:
                 from_on = some.level if nest else numbers[0] + 1
                 variance = np.where(under_exact(self.places, some, from_on)[:, None], 0.0, variance)
