@@ -183,15 +183,12 @@ def certify_wide(
     noisy, measured, said = claimed & (least > 0), claimed & (steepest > 0), np.flatnonzero(claimed)
     figure = in_standard_errors(worst[said], np.sqrt(variances[said]), EXACT_TO * scale)
     apart, violation = sizes[noisy] / least[noisy], (worst[measured] / steepest[measured]).max(initial=0.0)
-    for claim in made:
-        figure = max(
-            figure, in_standard_errors(*_of_sums(family, claim.table, claim.figures, agreeing), EXACT_TO * scale)
-        )
-    for own in family.groups:
-        beside, std_errors = _of_sums(family, own.table, x[own.cells], agreeing)
+    others = [(claim.table, claim.figures, np.full(claim.table.size, np.inf)) for claim in made]
+    others += [(own.table, x[own.cells], noise.sd[own.cells]) for own in family.groups]
+    for table, given, sd in others:
+        beside, std_errors = _of_sums(family, table, given, agreeing)
         figure = max(figure, in_standard_errors(beside, std_errors, EXACT_TO * scale))
-        apart = np.append(apart, beside / noise.sd[own.cells])
-        violation = max(violation, (beside / noise.sd[own.cells]).max())
+        apart, violation = np.append(apart, beside / sd), max(violation, (beside / sd).max())
     return optimality + off + (float(np.linalg.norm(apart)) + figure) * (1 + 1e-9), float(violation)
 
 
