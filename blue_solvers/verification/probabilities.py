@@ -115,16 +115,9 @@ def by_name(names: Sequence[Any], statistic: Float, expectation: Float, deviatio
 
 def squares_and_redundancy(y: Float, x: Float, precision: Float, spread: Float) -> tuple[Float, Float]:
     """Of cells, (N,) or (G, cells), weighted squares and what these are expected to be, 0 where none was measured."""
-    redundancy = spread * precision
-    np.subtract(1.0, redundancy, out=redundancy)
-    np.clip(redundancy, 0.0, 1.0, out=redundancy)
-    squares = y - x
-    if not (precision > 0).all():
-        none = np.broadcast_to(precision <= 0, y.shape)
-        redundancy[none] = squares[none] = 0.0
-    np.square(squares, out=squares)
-    squares *= precision
-    return squares, redundancy
+    measured = precision > 0
+    redundancy = np.where(measured, np.clip(1.0 - spread * precision, 0.0, 1.0), 0.0)
+    return np.where(measured, np.square(y - x) * precision, 0.0), redundancy
 
 
 @dataclass(frozen=True)
