@@ -28,9 +28,7 @@ Key = tuple[int, ...]
 def are_of_groups(problem: Problem, tables: tuple[Table, ...] | None = None) -> Flags:
     """Which tables, the observed ones by default, have groups of levels, (tables,)."""
     names, tables = {*problem.domain.schema.names}, problem.observed_tables if tables is None else tables
-    if not problem.domain.schema.recodes:
-        return np.zeros(len(tables), dtype=bool)
-    return np.array([not names.issuperset(table.factors) for table in tables])
+    return np.array([not names.issuperset(table.factors) for table in tables], dtype=bool)
 
 
 def tables_within(problem: Problem, keys: tuple[Key, ...]) -> ClosedTables:

@@ -62,6 +62,5 @@ def _covering_tables(candidates: Sequence[LevelTable], schema: Schema, last: int
         if not any(refines(schema, candidates[j].table, candidates[i].table) for j in found):
             found.append(i)
     says = {own.table.name: own.table.size * float(own.variance.mean()) for own in candidates if own.level == last}
-    ordered = sorted((says.get(candidates[i].table.name, np.inf), i) for i in found)
-    free = [i for variance, i in ordered if np.isinf(variance)]
-    return tuple(candidates[i].table for i in [*free, *(i for _, i in ordered if i not in free)])
+    variances = ((says.get(candidates[i].table.name, np.inf), i) for i in found)
+    return tuple(candidates[i].table for _, _, i in sorted((own < np.inf, own, i) for own, i in variances))
