@@ -7,20 +7,17 @@ standard deviations and cells in units of what they change these by.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from blue_solvers.blas_threads import one_blas_thread
 from blue_solvers.nonnegative.block_pivoting import Together, solve_together
 from blue_solvers.nonnegative.cell_bounds import Ranges
 from blue_solvers.nonnegative.duality_gap import Certified
 from blue_solvers.nonnegative.model import FittingModel
-from blue_solvers.nonnegative.newton import full_steps, is_factored
 from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, beside, csc
 from blue_solvers.nonnegative.solving import solve
 from constraint_builders import Problem
@@ -94,7 +91,7 @@ def _over(layout: Layout, values: Any, what: str) -> Float:
 def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[Certified]:
     """The least squares of many measurements, (K, n), within bounds on observed cells, (n,).
 
-    Those that are the same where they are exact are brought near their optima together.
+    Those that are the same where they are exact share what is worked out of their matrix.
 
     Raises
     ------
@@ -108,18 +105,8 @@ def fitted(model: FittingModel, columns: Float, bounds: Ranges) -> Iterator[Cert
         programs = (program_within(model, y, bounds) for y in columns)
     else:
         p = program_within(model, columns, bounds)
-        programs = (replace(p.one(number), start=start) for number, start in enumerate(_starts(p)))
+        programs = (p.one(number) for number in range(len(columns)))
     return (solved(own, in_counts) for own in programs)
-
-
-@one_blas_thread()
-def _starts(p: QuadraticProgram) -> Iterable[Float | None]:
-    """Where full Newton steps of programs that stand together lead each: multipliers in units of their own, or None."""
-    scaled, _ = _standardised(p)
-    if (p.weight > 0).all() and is_factored(scaled):
-        with suppress(np.linalg.LinAlgError):
-            return full_steps(scaled)
-    return [None] * p.target.shape[0]
 
 
 def program_within(model: FittingModel, y: Float, bounds: Ranges, *, signed: bool = True) -> QuadraticProgram:
@@ -176,7 +163,7 @@ def without_rows(p: QuadraticProgram, rows: Index) -> QuadraticProgram:
     """The same program without some of its rows, (k,)."""
     kept = np.setdiff1d(np.arange(p.variance.size), rows)
     own = {name: getattr(p, name)[..., kept] for name in ("answer", "variance")}
-    return replace(p, M=csc(p.M.tocsr()[kept]), start=None, tables=None, shared={}, **own)
+    return replace(p, M=csc(p.M.tocsr()[kept]), tables=None, shared={}, **own)
 
 
 def with_bounds_on(

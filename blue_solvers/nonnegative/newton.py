@@ -19,17 +19,15 @@ Optim. 28 (2018), for the method; Hager and Zhang, SIAM J. Optim. 16 (2005), for
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from blue_solvers.contract import UnsupportedProblemError
-from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution, times
+from blue_solvers.nonnegative.quadratic_program import NotConvergedError, QuadraticProgram, Solution
 from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders.arrays import Flags, Float
 
@@ -41,7 +39,6 @@ EXACT_TARGET = (
 ACCEPTED = 1e-9  # relative residual below which steps that no longer halve it are rounding
 MAX_STEPS = 200
 MAX_HALVINGS = 60
-FULL_STEPS = 12  # of programs that stand together, before each goes on by itself
 
 # Line search, on the dual function and its slope along the step.
 SUFFICIENT_DECREASE = 1e-4
@@ -64,8 +61,6 @@ CG_ACCURACY = 1e-1  # relative, of a step far from the solution; then it tighten
 class State:
     """The dual function at some multipliers.
 
-    Of programs that stand together all of these are arrays with one more axis, the first.
-
     Attributes
     ----------
     multipliers : ndarray, (m,)
@@ -87,16 +82,9 @@ class State:
     rounding: float
 
     @cached_property
-    def error(self) -> Any:
-        """Largest residual, in counts, a number or (K, 1)."""
-        many = self.residual.ndim > 1
-        return (
-            abs(self.residual).max(axis=1, keepdims=True, initial=0.0) if many else abs(self.residual).max(initial=0.0)
-        )
-
-    def one(self, number: Any) -> State:
-        """That of one of the programs that stand together, or those of some."""
-        return State(*(getattr(self, own.name)[number] for own in fields(self)))
+    def error(self) -> float:
+        """Largest residual, in counts."""
+        return float(abs(self.residual).max(initial=0.0))
 
 
 def minimise(p: QuadraticProgram, start: Float | None = None, most: int = MAX_STEPS) -> Solution:
@@ -106,7 +94,7 @@ def minimise(p: QuadraticProgram, start: Float | None = None, most: int = MAX_ST
     ----------
     p : QuadraticProgram
     start : ndarray, (m,), optional
-        First multipliers, by default those of the program, or zero.
+        First multipliers, by default zero.
     most : int
         Steps.
 
@@ -120,7 +108,6 @@ def minimise(p: QuadraticProgram, start: Float | None = None, most: int = MAX_ST
         If the residual stays above 1e-9 of the largest count, as it does when no cells within their bounds meet the
         exact rows.
     """
-    start = p.start if start is None else start
     solution, error = descend(p, np.zeros(p.answer.size) if start is None else start, most)
     if not error <= ACCEPTED * p.scale:
         raise NotConvergedError(
@@ -149,40 +136,9 @@ def descend(p: QuadraticProgram, start: Float, most: int = MAX_STEPS) -> tuple[S
     return Solution(best.cells, best.multipliers, steps), best.error
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def full_steps(p: QuadraticProgram) -> Float:
-    """Where full Newton steps of programs that stand together lead, while these are acceptable: multipliers, (K, m)."""
-    states = evaluate(p, np.zeros(p.answer.shape))
-    multipliers, left, system = states.multipliers.copy(), np.arange(p.answer.shape[0]), NewtonSystem(p)
-    for _ in range(FULL_STEPS):
-        steps = system.direction(states)
-        trials = evaluate(p.one(left), states.multipliers + steps)
-        slope, slope_there = (-(own.residual * steps).sum(axis=1) for own in (states, trials))
-        rough = states.error[:, 0] > ACCEPTED * p.scale
-        acceptable = _is_acceptable(states, trials, slope, slope_there, 1.0, rough)
-        multipliers[left[acceptable]] = trials.multipliers[acceptable]
-        goes_on = acceptable & (trials.error[:, 0] > TARGET * p.scale)
-        left, states, system = left[goes_on], trials.one(goes_on), system.one(goes_on)
-        if not left.size:
-            break
-    return multipliers
-
-
-def is_factored(p: QuadraticProgram) -> bool:
-    """Whether Newton steps are made by sparse factors."""
-    return _linear_solve(p) is factored
-
-
-def _is_acceptable(state: State, trial: State, slope: Any, slope_there: Any, length: float, rough: Any) -> Any:
-    """Whether a step ends low and flat enough, by the approximate Wolfe conditions."""
-    decreased = trial.value <= state.value + SUFFICIENT_DECREASE * length * slope
-    flattened = (trial.value <= state.value + state.rounding) & (slope_there <= FLATTENED * abs(slope))
-    return (decreased | flattened) & ~((slope_there <= AS_STEEP * slope) & rough)
-
-
 def evaluate(p: QuadraticProgram, multipliers: Float) -> State:
-    """The dual function at multipliers, (..., rows), of a program whose cell weights are all positive."""
-    pull = times(p.transposed, multipliers)
+    """The dual function at multipliers, (rows,), of a program whose cell weights are all positive."""
+    pull = p.transposed @ multipliers
     unbounded = p.target - pull / p.weight
     cells = np.minimum(np.maximum(unbounded, p.lower), p.upper)
     deviation = p.variance * multipliers
@@ -192,24 +148,27 @@ def evaluate(p: QuadraticProgram, multipliers: Float) -> State:
         multipliers,
         cells,
         (p.lower < unbounded) & (unbounded < p.upper),
-        times(p.products, cells) - p.answer - deviation,
-        of_rows.sum(axis=-1) - of_cells.sum(axis=-1),
-        10 * EPSILON * (abs(of_rows).sum(axis=-1) + abs(of_cells).sum(axis=-1)),
+        p.products @ cells - p.answer - deviation,
+        float(of_rows.sum() - of_cells.sum()),
+        10 * EPSILON * float(abs(of_rows).sum() + abs(of_cells).sum()),
     )
 
 
 def _line_search(p: QuadraticProgram, state: State, direction: Float) -> State:
     """The first acceptable point along a direction, (m,): by bisection on the slope of the dual function.
 
-    Where the function stays as steep the step is doubled: rows held exactly are flat while their cells sit on bounds.
+    A point is acceptable that is low and flat enough, by the approximate Wolfe conditions. Where the function stays as
+    steep the step is doubled: rows held exactly are flat while their cells sit on bounds.
     """
     slope = -float(state.residual @ direction)
     low, high, length = 0.0, np.inf, 1.0
-    trial, rough = state, np.bool_(state.error > ACCEPTED * p.scale)
+    trial, rough = state, state.error > ACCEPTED * p.scale
     for _ in range(MAX_HALVINGS):
         trial = evaluate(p, state.multipliers + length * direction)
         trial_slope = -float(trial.residual @ direction)
-        if _is_acceptable(state, trial, slope, trial_slope, length, rough):
+        decreased = trial.value <= state.value + SUFFICIENT_DECREASE * length * slope
+        flattened = trial.value <= state.value + state.rounding and trial_slope <= FLATTENED * abs(slope)
+        if (decreased or flattened) and not (rough and trial_slope <= AS_STEEP * slope):
             break
         low, high = (length, high) if trial_slope < 0 else (low, length)
         length = 0.5 * (low + high) if high < np.inf else 2 * low
@@ -229,13 +188,7 @@ class NewtonSystem:
     def __init__(self, program: QuadraticProgram, solve: LinearSolve | None = None) -> None:
         self._program, self._linear_solve = program, solve or _linear_solve(program)
         guard = self._diagonal(program.upper > program.lower)
-        self._guard = np.broadcast_to(np.where(guard > 0, guard, 1.0), program.answer.shape).copy()
-
-    def one(self, number: Any) -> NewtonSystem:
-        """That of some of the programs that stand together."""
-        found = copy(self)
-        found._guard = self._guard[number]
-        return found
+        self._guard = np.where(guard > 0, guard, 1.0)
 
     def direction(self, state: State) -> Float:
         """The Newton direction, (m,): the matrix's inverse times the residual of `state`."""
@@ -243,7 +196,7 @@ class NewtonSystem:
 
     def _diagonal(self, free: Flags) -> Float:
         """The diagonal of M_F diag(1 / weight_F) M_F', (rows,), of free cells, (cells,)."""
-        return times(self._program.squares, np.where(free, 1 / self._program.weight, 0.0))
+        return np.asarray(self._program.squares @ np.where(free, 1 / self._program.weight, 0.0))
 
     def _added_diagonal(self, state: State) -> Float:
         """What is added to ``M_F diag(1 / weight_F) M_F'``.
@@ -283,15 +236,12 @@ def dense(p: QuadraticProgram, state: State, added: Float) -> Float:
 
 
 def factored(p: QuadraticProgram, state: State, added: Float) -> Float:
-    """The Newton direction, (..., rows), by a sparse factorisation, for rows that nest as those of a tree do."""
-    grams, found = p.grams, np.empty_like(added)
-    entries = grams.entries(np.where(state.free, 1 / p.weight, 0.0), added)
+    """The Newton direction, (rows,), by a sparse factorisation, for rows that nest as those of a tree do."""
+    matrix = p.grams.matrix(np.where(state.free, 1 / p.weight, 0.0), added)
     try:
-        for own in np.ndindex(added.shape[:-1]):
-            found[own] = factorise(grams.matrix(entries[own]), kept=grams.order).solve(state.residual[own])
+        return factorise(matrix, kept=p.grams.order).solve(state.residual)
     except UnsupportedProblemError as indefinite:
         raise np.linalg.LinAlgError("the matrix of a Newton step is not positive definite") from indefinite
-    return found
 
 
 def iterated(p: QuadraticProgram, state: State, added: Float) -> Float:

@@ -68,16 +68,12 @@ class Grams:
         pattern.sort_indices()
         return cls(products, pattern, pattern.data - 1)
 
-    def entries(self, inverse: Float, added: Float) -> Float:
-        """The entries of the matrix, or of several, for diagonals (..., d) and (..., m)."""
-        found = times(self.pairs, inverse)
-        found[..., : added.shape[-1]] += added
-        return found[..., self.places]
-
-    def matrix(self, entries: Float) -> sparse.csc_matrix:
-        """The matrix, (m, m), of its entries."""
+    def matrix(self, inverse: Float, added: Float) -> sparse.csc_matrix:
+        """The matrix, (m, m), for diagonals (d,) and (m,)."""
+        entries = self.pairs @ inverse
+        entries[: added.size] += added
         matrix = copy(self.pattern)  # of which the indices are shared
-        matrix.data = entries
+        matrix.data = entries[self.places]
         return matrix
 
 
@@ -97,8 +93,6 @@ class QuadraticProgram:
     answer, variance : ndarray, (m,)
         Of the rows, in counts and squared counts. Variance 0: the row equals its answer.
         Many programs that differ in targets and answers alone may stand together, (K, d) and (K, m); see `one`.
-    start : ndarray, (m,), or None
-        Multipliers that those of the solution are perhaps near.
     tables : TabularRows or None
         The first of the rows as tables of all cells, where they are: for large programs the closed form is faster.
     shared : dict
@@ -112,7 +106,6 @@ class QuadraticProgram:
     upper: Float
     answer: Float
     variance: Float
-    start: Float | None = None
     tables: TabularRows | None = None
     shared: dict[str, tuple] = field(default_factory=dict, compare=False, repr=False)
 
@@ -182,8 +175,8 @@ class QuadraticProgram:
         """Absolute values of M."""
         return self.once("sizes", lambda: self.plain if (self.M.data >= 0).all() else abs(self.plain))
 
-    def one(self, number: Any) -> QuadraticProgram:
-        """One of many programs that stand together, or some of them."""
+    def one(self, number: int) -> QuadraticProgram:
+        """One of many programs that stand together."""
         return replace(self, target=self.target[number], answer=self.answer[number])
 
     def with_rows(self, rows: Any, answer: Any, variance: Any) -> QuadraticProgram:
@@ -194,7 +187,6 @@ class QuadraticProgram:
             M=csc(sparse.vstack([self.M, rows])),
             answer=beside(self.answer, np.broadcast_to(answer, rows.shape[:1])),
             variance=np.append(self.variance, variance),
-            start=None,
             tables=None if self.tables is None else self.tables.with_rows(rows),
             shared={},
         )
@@ -214,11 +206,6 @@ class QuadraticProgram:
         """Second derivative of the objective along every cell, (d,); rows held exactly do not count."""
         made = self.once("curvature", lambda: self.weight + self.squares.T @ self.precision, self.weight, self.variance)
         return np.asarray(made)
-
-
-def times(matrix: Any, rows: Float) -> Float:
-    """A matrix, (m, d), times a vector, (d,), or every one of several, (K, d)."""
-    return matrix @ rows if rows.ndim == 1 else (matrix @ rows.T).T
 
 
 def beside(many: Float, own: Float) -> Float:
