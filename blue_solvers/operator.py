@@ -18,8 +18,8 @@ from blue_solvers.contract.prepared import LaidOutVariances, with_exact_zeros, w
 from blue_solvers.estimates import Estimate, Judge, bound_of, is_exact, proved, tabulated, where_measured
 from blue_solvers.normal_equations.noisy_equations import least_variance
 from blue_solvers.over_layouts import (
+    CovarianceOverLayout,
     OverLayouts,
-    ProductOverLayouts,
     finite_weights,
     keeping_the_last,
     read_weights,
@@ -336,10 +336,10 @@ class BlueOperator(OverLayouts):
     def covariance(self) -> LinearOperator:
         """Covariance P Sigma P' of the estimate, (m, m): columns by applying it to unit vectors."""
         if self.problem.noise.is_singular:  # small, and a product would leave rounding where nothing is
-            product = aslinearoperator(self.functional_covariance(np.eye(self.shape[0])))
+            product = aslinearoperator(np.nan_to_num(self.functional_covariance(np.eye(self.shape[0]))))
         else:
             product = self @ self.problem.noise_covariance @ self.T
-        return ProductOverLayouts(product, self.problem.desired, self.problem.desired)
+        return CovarianceOverLayout(product, self.problem.desired, self.problem.undetermined)
 
     def variances_by_table(self) -> TableVariances:
         """What `variances` gives, some geounits of a desired table at a time, without a vector of them all.

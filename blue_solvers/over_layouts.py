@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.layout import Layout
 from constraint_builders.description.reals import (
     LARGEST_VALUE,
@@ -91,6 +91,33 @@ class ProductOverLayouts(OverLayouts):
 
     def _rmatmat(self, X: Float) -> Float:
         return self._linear.rmatmat(X)
+
+
+class CovarianceOverLayout(OverLayouts):
+    """A covariance of cells, with NaN in those that nothing determines, and in columns that weigh them.
+
+    Parameters
+    ----------
+    linear : LinearOperator
+    layout : Layout
+    undetermined : ndarray of bool, (m,), or None
+    """
+
+    def __init__(self, linear: LinearOperator, layout: Layout, undetermined: Flags | None) -> None:
+        super().__init__(layout, layout)
+        self._linear, self._undetermined = linear, undetermined
+
+    def _matmat(self, X: Float) -> Float:
+        if self._undetermined is None:
+            return self._linear.matmat(X)
+        unknown = X[self._undetermined].any(axis=0)
+        Y = self._linear.matmat(np.where(unknown, 0.0, X))
+        Y[self._undetermined] = np.nan
+        Y[:, unknown] = np.nan
+        return Y
+
+    def _adjoint(self) -> LinearOperator:
+        return self
 
 
 def _laid_out(layout: Layout, x: Any) -> Any:

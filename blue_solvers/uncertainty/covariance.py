@@ -12,7 +12,7 @@ from blue_solvers.contract import variances_from_weights
 from blue_solvers.normal_equations.cell_variances import variances_by_selected_inversion
 from blue_solvers.operator import BlueOperator, blue
 from blue_solvers.solvers import SeaBlue
-from blue_solvers.uncertainty.functionals import as_operator, cell_weights, observed_weights
+from blue_solvers.uncertainty.functionals import as_operator, cell_weights, dense_weights, observed_weights
 from blue_solvers.uncertainty.monte_carlo import Progress, Seed, Streams
 from blue_solvers.verification.variance_bounds import VarianceBounds, bounds_at_once, certify_variances, unit_noise
 from constraint_builders import Problem
@@ -36,7 +36,7 @@ def covariance_columns(P: BlueOperator, cells: Cells) -> Float:
     ndarray, (m, K)
         Two applies a column.
     """
-    return P @ (P.problem.noise_covariance @ observed_weights(P, cell_weights(P, cells)))
+    return P.covariance @ dense_weights(P, cell_weights(P, cells))
 
 
 def covariance_block(P: BlueOperator, rows: Cells, columns: Cells) -> Float:
@@ -198,7 +198,8 @@ def estimate_variances(
     Returns
     -------
     estimate : ndarray, (m,)
-        In squared units of the counts. Unbiased; it can be negative where its error is large.
+        In squared units of the counts, NaN where nothing determines the cell. Unbiased; it can be negative where its
+        error is large.
     std_error : ndarray, (m,)
         Standard deviation of `estimate`, in the same units, from the spread over the probes.
 
@@ -215,7 +216,9 @@ def estimate_variances(
     mean, squares = np.zeros(P.shape[0]), np.zeros(P.shape[0])
     for start, generator, width in Streams(rng, max(P.shape)).batches(0, probes):
         signs = generator.choice([-1.0, 1.0], (P.shape[0], width))[:, : probes - start]
-        samples = signs * (P @ (P.problem.noise_covariance @ (P.T @ signs)))
+        if P.problem.undetermined is not None:
+            signs[P.problem.undetermined] = 0
+        samples = signs * (P.covariance @ signs)
         count, own = start + samples.shape[1], samples.mean(axis=1)
         squares += ((samples - own[:, None]) ** 2).sum(axis=1)
         squares += (own - mean) ** 2 * start * samples.shape[1] / count

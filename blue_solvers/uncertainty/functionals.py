@@ -80,9 +80,14 @@ def functionals(P: BlueOperator | Problem, y: ArrayLike, W: Any) -> Functionals:
 
 def observed_weights(P: BlueOperator, W: sparse.csc_array) -> Float:
     """P' W, (n, K): what every noisy count contributes to every functional."""
+    return P.T @ dense_weights(P, W)
+
+
+def dense_weights(P: BlueOperator, W: sparse.csc_array) -> Float:
+    """W, (m, K), dense; `MemoryError` if it would not fit over the observed layout."""
     needed = 3.0 * 8 * P.shape[1] * W.shape[1]
     require_memory(needed, f"the weights of {W.shape[1]:,} functionals", "ask for fewer at a time")
-    return P.T @ W.toarray()
+    return W.toarray()
 
 
 def cell_weights(P: BlueOperator | Problem, cells: Sequence[int] | ArrayLike) -> sparse.csc_array:

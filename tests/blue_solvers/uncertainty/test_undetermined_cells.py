@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blue_solvers import blue, half_widths, intervals
+from blue_solvers import blue, estimate_variances, half_widths, intervals
 from blue_solvers.uncertainty import (
     confidence_ellipsoid,
+    covariance_columns,
     distribution_free_band,
     distribution_free_ellipsoid,
     simultaneous_band,
@@ -61,3 +62,16 @@ def test_intervals_are_nan_where_nothing_determines_a_cell(method: str) -> None:
     assert (found[0][1:6] < found[1][1:6]).all()
     np.testing.assert_array_equal(np.isnan(half_widths(blue(PARTLY), method=method, **draws)), np.isnan(found[0]))
     assert np.isnan((blue(PARTLY) @ np.nan_to_num(MORE))[6:]).all()
+
+
+def test_covariances_are_nan_where_nothing_determines_a_cell() -> None:
+    P, exact = blue(PARTLY), blue(WHOLE).covariance @ np.eye(6)
+    found = P.covariance @ np.eye(12)
+    assert np.isnan(found[6:]).all()
+    assert np.isnan(found[:, 6:]).all()
+    np.testing.assert_allclose(found[:6, :6], exact, atol=1e-12)
+    np.testing.assert_array_equal(P.covariance.T @ np.eye(12)[0], found[0])
+    np.testing.assert_array_equal(covariance_columns(P, [3, 7]), found[:, [3, 7]])
+    variances, std_errors = estimate_variances(P, 4000, rng=1)
+    assert np.isnan(variances[6:]).all()
+    assert (abs(variances[:6] - exact.diagonal()) <= 5 * std_errors[:6] + 1e-12).all()
