@@ -18,6 +18,7 @@ from constraint_builders.files.source import Source
 ESTIMATE, ERROR, VALUE, VARIANCE = "estimate", "std_error", "value", "variance"
 RESULTS = (ESTIMATE, ERROR, *BOUNDS, "note", "nonnegative", VALUE, VARIANCE, "adjustment", "adjustment_z")
 NAMELESS = "others"  # what one of several sources is called that has no name
+LOST = "* could not be estimated"  # a column, as no variable is called
 AGREES = 1e-6  # of half a unit of the last digit: rounding of the sums behind it
 LISTED = {
     ESTIMATE: "estimate", ERROR: STD_ERROR, BOUNDS[0]: "lower", BOUNDS[1]: "upper", "nonnegative": "nonnegative",
@@ -100,19 +101,21 @@ class ResultFile:
     def measurements(self) -> pl.DataFrame | None:
         """A long table of what was measured of these cells, None where the file does not say.
 
-        Tables of which nothing was measured are left out, unless a geolevel has no other: geounits lie in those above.
+        Tables of which nothing was measured are left out, unless some of their cells could not be estimated, or a
+        geolevel has no other: geounits lie in those above.
         """
         measured = self._measured
         if not measured:
             return None
-        frames = []
+        frames, keys = [], self.keys.with_columns(pl.Series(LOST, np.isnan(self.numbers[ESTIMATE])))
         for source, (value, variance) in measured.items():
             spread = np.where(np.isnan(variance), np.inf, variance)
-            frame = self.keys.with_columns(pl.Series(VALUE, value, nan_to_null=True), pl.Series(VARIANCE, spread))
+            frame = keys.with_columns(pl.Series(VALUE, value, nan_to_null=True), pl.Series(VARIANCE, spread))
             frames.append(frame.with_columns(pl.lit(source).alias(SOURCE)) if self.sources else frame)
         whole, said = pl.concat(frames), pl.col(VARIANCE).is_finite().any()
-        known = said.over([name for name in (TABLE, GEOLEVEL, SOURCE) if name in whole.columns])
-        return whole.filter(known | ~said.over(GEOLEVEL) if GEOLEVEL in whole.columns else known)
+        tables = [name for name in (TABLE, GEOLEVEL) if name in whole.columns]
+        known = said.over([*tables, SOURCE] if self.sources else tables) | (~said & pl.col(LOST).any()).over(tables)
+        return whole.filter(known | ~said.over(GEOLEVEL) if GEOLEVEL in whole.columns else known).drop(LOST)
 
     @property
     def _measured(self) -> dict[str, tuple[Float, Float]]:

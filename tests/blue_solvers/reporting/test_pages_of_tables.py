@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy.stats import chi2
 
-from blue_solvers import examples
+from blue_solvers import Problem, Schema, estimate, examples
 from blue_solvers.cli import main
 from constraint_builders.arrays import Float
 from tests.helpers.dense_algebra import best
@@ -237,6 +237,14 @@ def test_exact_suppressed_and_undetermined_cells(tmp_path: Path) -> None:
     assert "Left empty: 11 cells that cannot be estimated" in section(lost, "made").text
     body = section(lost, "estimates").all("tbody")[0].all("tr")
     assert [row.all("td")[2].text for row in body[1:]] == ["–"] * 11
+
+
+def test_tables_that_could_not_be_estimated_stay_on_the_page(tmp_path: Path) -> None:
+    tables = {"total": 4.0, "sex": 4.0, "sex * age": np.inf}
+    problem = Problem(Schema({"sex": ["f", "m"], "age": 3}), tables, undetermined="nan")
+    root = page(tmp_path, estimate(problem, [100, 57, 49, *[np.nan] * 6]).to_frame())
+    assert "Left empty: 6 cells that cannot be estimated" in section(root, "made").text
+    assert downloaded(root, "estimates.csv")["estimate"].null_count() == 6
 
 
 def _copied(tmp_path: Path) -> Path:
