@@ -54,8 +54,8 @@ def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
     Raises
     ------
     ValueError
-        If the noise is correlated or has a mean, there are zeros or equalities, or `y` has another length or no value
-        of a cell.
+        If the noise is correlated or has a mean, there are zeros or equalities, geounits have no rows beside others
+        that have, or `y` has another length or no value of a cell.
     """
     if problem.covariance is not None:
         raise ValueError("a long table holds variances only: this problem's noise is correlated")
@@ -67,6 +67,8 @@ def measurements_frame(problem: Problem, y: ArrayLike) -> pl.DataFrame:
             f"a long table holds variances only: the mean of the law {law!r} would be lost; write the values alone, "
             "and give the law where they are read, noise="
         )
+    if problem.spine is not None:
+        _refuse_lost_geounits(problem, problem.spine)
     columns = _vectors(problem.observed, value=y, variance=problem.variances)
     refuse_unreadable(problem, columns[0].to_numpy())
     columns[0] = columns[0].fill_nan(None)
@@ -178,6 +180,26 @@ def _level_and_table(name: Any) -> tuple[str, str]:
 def _said(name: str, labels: Sequence[Any], numbers: NDArray[np.integer]) -> pl.Series:
     """A column of labels, by the number of each row's, (rows,)."""
     return pl.Series(name, list(map(str, labels)), dtype=pl.String).gather(numbers)
+
+
+def _refuse_lost_geounits(problem: Problem, spine: Spine) -> None:
+    """Refuse geounits without rows beside others that have some: these would be read as all of what lies above."""
+    has_rows, leaves = np.zeros(spine.size + 1, dtype=bool), np.zeros(spine.size)
+    for level in range(len(spine.levels)):
+        has_rows[spine.members[level]] = level in problem.observed_levels
+        leaves[spine.members[level]] = spine.leaves_of(level).sum(axis=1)
+    has_rows[-1], own = True, has_rows[:-1]  # the last, parent -1, is above the root
+    above = spine.parent
+    while not has_rows[above].all():
+        above = np.where(has_rows[above], above, spine.parent[above])
+    held = np.bincount(above[own] % has_rows.size, leaves[own], has_rows.size)[:-1]
+    lacking = np.flatnonzero(own & (held > 0) & (held < leaves))
+    if lacking.size:
+        what = f"{spine.levels[spine.level_of[lacking[0]]]} {spine.geocodes[lacking[0]]!r}"
+        raise ValueError(
+            f"a long table holds geounits that have tables only: {what} holds others too, and would be read as the sum "
+            "of those alone; give every geounit's geolevel a table, of variance inf where nothing was measured"
+        )
 
 
 def _codes_of_parents(problem: Problem, spine: Spine) -> list[str] | None:

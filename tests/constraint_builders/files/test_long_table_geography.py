@@ -114,6 +114,18 @@ def test_a_geounit_that_is_the_sum_of_others_by_chance_is_read_back() -> None:
     assert "parent" not in measurements_frame(without_rows, y[6:]).columns
 
 
+def test_geounits_that_would_be_lost_are_refused() -> None:
+    """Of two counties one has no tracts: without its row the state would be read as the sum of the other's."""
+    spine = Spine([-1, 0, 0, 1, 1], ["State", *["County"] * 2, *["Tract"] * 2], ["44", "441", "442", "4411", "4412"])
+    tables = {"State": {"sex": 4.0}, "Tract": {"sex": 1.0}}
+    refuses("State '44' holds others too", measurements_frame, Problem(SEX, tables, spine=spine), np.arange(6.0))
+    problem = Problem(SEX, {**tables, "County": {"sex": np.inf}}, spine=spine, undetermined="nan")
+    y = np.array([12.0, 9, 7, 4, 3, 3, *[np.nan] * 4])
+    again, values = read_long_table(measurements_frame(problem, y), SEX)
+    assert parents(again.spine) == parents(spine)
+    np.testing.assert_array_equal(np.sort(values), np.sort(y))
+
+
 @given(rows=st.permutations(range(9)))
 def test_no_order_of_rows_changes_the_order_of_anything(rows: list[int]) -> None:
     """So that the operator of one reading fits the values of another."""
