@@ -331,7 +331,8 @@ def joined_covariance(noises: Mapping[str, Noise]) -> sparse.csr_array | LowRank
     if all(own.covariance is None or own.is_shared for own in noises.values()):
         diagonals, factors = [own.own.variances for own in noises.values()], [own.sources for own in noises.values()]
         return LowRankPlusDiagonal(np.concatenate(diagonals), linalg.block_diag(*factors))
-    blocks = [_entries(name, own, next(iter(correlated))) for name, own in noises.items()]
+    a_matrix = next(name for name, own in correlated.items() if not own.is_shared)
+    blocks = [_entries(name, own, a_matrix) for name, own in noises.items()]
     return sparse.csr_array(sparse.block_diag(blocks))
 
 
