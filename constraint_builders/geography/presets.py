@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from constraint_builders.description.geo_ids import WIDTHS
+from constraint_builders.description.labelled import is_missing
 from constraint_builders.description.spine import CENSUS_WIDTHS, Spine
 from constraint_builders.geography.bypass import bypass
 from constraint_builders.geography.entities import Entities, from_partitions
@@ -100,7 +102,7 @@ STRONG_MCD_STATES = frozenset(["09", "23", "25", "26", "27", "33", "34", "36", "
 """States whose minor civil divisions are entities outside the AIAN areas: CT ME MA MI MN NH NJ NY PA RI VT WI."""
 
 BlockTable = Mapping[str, Sequence[str]]
-"""Columns of codes by name, a row for every block; "" where a block lies in none.
+"""Columns of codes by name, a row for every block; "" or missing where a block lies in none.
 
 `geoid` (15 digits) and, as the run needs them: `aian` (AIANNHCE), `mcd` (COUSUBFP), `place` (PLACEFP), `gq` (seven
 digits 0 or 1: which major types of group quarters the block has), `prim` (code of the primitive within the county),
@@ -149,7 +151,7 @@ class ProductionRun:
         Raises
         ------
         ValueError
-            If a column is missing, or columns differ in length.
+            If a column is missing, columns differ in length, or a `geoid` is not of 15 digits.
         """
         columns = self._read(blocks, variant)
         areas = on_spine_areas(columns["aian"])
@@ -227,7 +229,10 @@ class ProductionRun:
         missing = [name for name in wanted if name not in blocks]
         if missing:
             raise ValueError(f"the block table lacks column {missing[0]!r}: the run {self.name!r} needs {wanted}")
-        columns = {name: [str(code or "") for code in blocks[name]] for name in wanted}
+        columns = {name: ["" if is_missing(code) else str(code or "") for code in blocks[name]] for name in wanted}
+        wrong = [geoid for geoid in columns["geoid"] if not (len(geoid) == WIDTHS["block"] and geoid.isdecimal())]
+        if wrong:
+            raise ValueError(f"geoid {wrong[0]!r} is not of 15 digits: give it as text, for its leading zeros")
         lengths = {name: len(codes) for name, codes in columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the columns of the block table differ in length: {lengths}")

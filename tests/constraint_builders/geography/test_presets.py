@@ -15,6 +15,7 @@ from constraint_builders.geography.presets import (
     RUNS,
     minor_civil_divisions_and_places,
 )
+from tests.helpers.refused import refuses
 
 RHO = {"redistricting persons": Fraction(293764, 114921), "redistricting units": Fraction(11417641, 152349649)}
 
@@ -138,6 +139,23 @@ def test_a_missing_column_is_named(blocks):
         RUNS["redistricting persons"].spine(blocks)
     with pytest.raises(ValueError, match="differ in length"):
         REDISTRICTING_UNITS.spine(blocks | {"place": ["1"]})
+
+
+def test_a_missing_code_is_that_of_no_entity(blocks):
+    written = REDISTRICTING_PERSONS.entities(blocks)
+    missing = {"mcd": np.nan, "place": None, "aian": float("nan")}
+    blocks |= {name: [code or missing[name] for code in blocks[name]] for name in missing}
+    blocks["mcd"] = [np.nan if geoid.startswith("440030") else code for geoid, code in
+                     zip(blocks["geoid"], blocks["mcd"], strict=True)]  # fmt: skip
+    found = REDISTRICTING_PERSONS.entities(blocks)
+    assert found.names == tuple(name for name in written.names if not name.startswith("MCD 44003"))
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_geoids_that_lost_their_leading_zeros_are_refused(blocks, run):
+    blocks["geoid"] = [str(int(geoid)) for geoid in blocks["geoid"]]
+    for call in (run.entities, run.spine):
+        refuses(r"geoid '4001\d*' is not of 15 digits", call, blocks)
 
 
 def test_optimised_block_groups_bring_entities_closer(blocks):
