@@ -60,7 +60,8 @@ class MeasuredEntities:
         spine = self.strategy.spine
         areas = Areas.from_spine(spine).with_layer(LAYER, self.entities.contains, names=self.entities.names)
         tables = {name: self.strategy.variance(self.share * alpha) for name, alpha in self.query_shares.items()}
-        return Problem(schema, {**self.strategy.observed(), LAYER: tables}, {LAYER: [table]}, areas=areas)
+        observed = {**self.strategy.observed(), LAYER: tables}
+        return Problem(schema, observed, {LAYER: [table]}, areas=areas, noise=self.strategy.noise)
 
     def variances(self, schema: Schema, table: str = "total", solver: SolverName | Solver = "auto") -> Float:
         """Exact variance of every cell of a table for every entity, (K, *table's shape), in squared counts.

@@ -189,6 +189,11 @@ class Strategy:
         variance = noise_variance(self.total * share, self.measure, self.neighbours)
         return usable_variance(variance, f"a share of {in_digits(share)} of a total of {in_digits(self.total)}")
 
+    @property
+    def noise(self) -> str:
+        """The law of the noise that spends it: ``"gaussian"`` for zCDP, ``"laplace"`` for pure DP."""
+        return "gaussian" if self.measure == "zcdp" else "laplace"
+
     def problem(self, schema: Schema, desired: Any = None) -> Problem:
         """The estimation problem of this strategy; `desired` as for `Problem`.
 
@@ -202,7 +207,7 @@ class Strategy:
         -------
         Problem
         """
-        return Problem(schema, self.observed(), desired, spine=self.spine)
+        return Problem(schema, self.observed(), desired, spine=self.spine, noise=self.noise)
 
 
 def _path_sums(spine: Spine, shares: Iterable[Fraction]) -> tuple[Fraction, ...]:

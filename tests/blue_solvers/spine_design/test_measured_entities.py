@@ -19,6 +19,7 @@ from tests.helpers.refused_commands import refusal
 
 SCHEMA = Schema({"sex": 2, "age": 3})
 OF_SEX = np.kron(np.eye(2), np.ones((1, 3)))
+LAWS = {"zcdp": "gaussian", "pure": "laplace"}
 MATRICES = {"total": np.ones((1, 6)), "sex": OF_SEX, "detailed": np.eye(6)}
 
 
@@ -40,6 +41,7 @@ def test_beside_dense_algebra_for_the_same_loss(seed: int, bypassed: bool, measu
     measured = measuring_entities(strategy, entities, "1/20", {"sex": "1/2", "total": "1/2"})
     held = entities.contains.toarray()
     assert measured.loss <= strategy.loss == 2
+    assert {own.problem(SCHEMA).noise.law for own in (measured, strategy)} == {LAWS[measure]}
     rows, variances = [], []
     for level, tables in measured.strategy.observed().items():
         members = spine.members[spine.level_index(level)]
