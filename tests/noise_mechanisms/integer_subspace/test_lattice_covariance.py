@@ -69,6 +69,12 @@ def test_exact_covariance_is_the_enumerated_one(mechanism: LatticeMechanism, rea
     np.testing.assert_allclose(covariance.matrix, enumerated_covariance(mechanism, reach), rtol=2e-7, atol=2e-8)
 
 
+@every("sigma", [0.05, 0.1, 0.2])
+def test_exact_covariance_of_noise_that_hardly_moves_is_right_to_rounding(sigma: float) -> None:
+    mechanism = GeneralizedGaussian(margins((3,), "total"), sigma)
+    np.testing.assert_allclose(noise_covariance(mechanism).matrix, enumerated_covariance(mechanism, 4), rtol=1e-12)
+
+
 @cases(
     (GeneralizedGaussian(TWO_BY_THREE, 0.9), 8),
     (GeneralizedLaplace(TWO_BY_THREE, 0.6), 40),
