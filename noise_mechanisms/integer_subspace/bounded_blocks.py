@@ -60,7 +60,7 @@ class BoundedBlock(RejectionSampler):
         best = float(scipy.optimize.minimize_scalar(self._log_total, **search).x)
         if not self.binary and abs(best - rate) < _GENTLEST * rate:
             best = rate * (1 - _GENTLEST)
-        return Fraction(round(best * _DENOMINATOR), _DENOMINATOR)
+        return self.rate * Fraction(round(best / rate * _DENOMINATOR), _DENOMINATOR)
 
     def _log_total(self, tilt: float) -> float:
         """Logarithm of the weight of all tables of any sum, of exp(-rate |y - x|_1 - tilt * excess of the sum).

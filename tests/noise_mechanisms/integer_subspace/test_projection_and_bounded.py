@@ -123,6 +123,12 @@ def moved_share(share: float, epsilon: float) -> float:
     return float(ones[abs(ones - zeros).argmin()])
 
 
+def test_a_law_that_is_nearly_level_falls_as_often_as_it_rises() -> None:
+    even = BoundedMechanism(margins((2,), "total"), 2.0**-23).sample(np.array([10**7, 10**7]), 4000, rng=1)
+    # Below and above a half are as likely; a thousandth of all seeds is further off than 3.3 standard deviations.
+    assert abs((even[:, 0] < 10**7).mean() - 0.5) < 3.3 * 0.5 / 4000**0.5
+
+
 def test_bounded_tables_beyond_any_list_keep_their_sums_and_bounds() -> None:
     invariants = Invariants.from_subsets([range(60), range(20)], records=62)
     for binary in (False, True):
