@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
-from constraint_builders.geography.entities import depths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,17 +40,13 @@ def hierarchy(ax: Axes, spine: Spine, values: ArrayLike, label: str) -> Axes:
         raise ValueError(f"the spine has {spine.size:,} geounits: no more than {MOST_NODES:,} can be told apart")
     if numbers.shape != (spine.size,):
         raise ValueError(f"values have shape {numbers.shape}: give one for each of the {spine.size} geounits")
-    across, depth = _places(spine)
+    across, down = _places(spine), spine.level_of
     below = np.flatnonzero(spine.parent >= 0)
     above = spine.parent[below]
-    ax.plot(
-        [across[above], across[below]], [depth[above], depth[below]], color="0.6", linewidth=0.7, marker="", zorder=0
-    )
+    ax.plot([across[above], across[below]], [down[above], down[below]], color="0.6", linewidth=0.7, marker="", zorder=0)
     known = np.isfinite(numbers)
-    ax.scatter(across[~known], depth[~known], s=40, facecolors="none", edgecolors="0.46", marker="o")
-    dots = ax.scatter(
-        across[known], depth[known], c=numbers[known], s=40, edgecolors="0.46", linewidths=0.5, marker="o"
-    )
+    ax.scatter(across[~known], down[~known], s=40, facecolors="none", edgecolors="0.46", marker="o")
+    dots = ax.scatter(across[known], down[known], c=numbers[known], s=40, edgecolors="0.46", linewidths=0.5, marker="o")
     ax.figure.colorbar(dots, ax=ax, label=label, shrink=0.8)
     ax.set_yticks(range(len(spine.levels)), [level.replace("_", " ") for level in spine.levels])
     ax.invert_yaxis()
@@ -62,9 +57,8 @@ def hierarchy(ax: Axes, spine: Spine, values: ArrayLike, label: str) -> Axes:
     return ax
 
 
-def _places(spine: Spine) -> tuple[Float, Float]:
-    """Leaves side by side in the order of a walk through the tree, others over the middle of their children."""
-    depth = depths(spine)
+def _places(spine: Spine) -> Float:
+    """Leaves side by side in the order of a walk through the tree, others over the middle of their children, (G,)."""
     children: list[list[int]] = [[] for _ in range(spine.size)]
     for child in np.flatnonzero(spine.parent >= 0):
         children[spine.parent[child]].append(int(child))
@@ -75,7 +69,7 @@ def _places(spine: Spine) -> tuple[Float, Float]:
         if not children[node]:
             across[node], leaves = leaves, leaves + 1
         waiting.extend(reversed(children[node]))
-    for node in sorted(range(spine.size), key=lambda node: -depth[node]):
+    for node in sorted(range(spine.size), key=lambda node: -spine.level_of[node]):
         if children[node]:
             across[node] = np.mean(across[children[node]])
-    return across, depth.astype(float)
+    return across

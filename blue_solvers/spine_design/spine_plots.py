@@ -73,7 +73,7 @@ def spine(axes: Axes, tree: Spine, entities: Entities, name: str, *, whole: bool
 
 
 def accuracy(axes: Axes, report: SpineReport) -> Axes:
-    """Draw for every spine the standard errors of its entities' totals, from the best entity to the worst.
+    """Draw for every spine the standard errors of its entities, from the best entity to the worst.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def accuracy(axes: Axes, report: SpineReport) -> Axes:
         colour, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
         ranks, errors = np.arange(1, variances.size + 1), np.sort(np.sqrt(variances))
         axes.plot(ranks, errors, label=name, color=colour, linestyle=dashes)
-    axes.set(xlabel="entities, from the most accurate", ylabel="standard error of the total")
+    axes.set(xlabel="entities, from the most accurate", ylabel="standard error")
     logarithmic(axes, "y")
     axes.legend(loc="upper left")
     return axes

@@ -83,6 +83,12 @@ def test_parents_stand_over_their_children(ax):
     assert ax.figure.axes[1].get_ylabel() == "number"
 
 
+def test_geounits_stand_at_their_levels_whatever_lies_between(ax):
+    spine = Spine([-1, 0, 1, 0], ["US", "State", "County", "County"])
+    pictures.hierarchy(ax, spine, np.arange(4.0), "number")
+    np.testing.assert_array_equal(ax.collections[1].get_offsets()[:, 1], [0, 1, 2, 2])
+
+
 def test_a_geounit_without_a_number_is_hollow(ax):
     spine = Spine.from_geoids(["11", "12"], {"County": 1, "Block": 2})
     pictures.hierarchy(ax, spine, [1.0, np.nan, 3.0], "number")
