@@ -7,10 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders import Problem
 from constraint_builders.description.reals import random_generator, whole_number
+from noise_mechanisms.laws.base_law import LARGEST_WHOLE
 from noise_mechanisms.laws.named_laws import draw, kind_of, release
 from noise_mechanisms.laws.published_counts import PublishedCount
-
-LARGEST_WHOLE = 2.0**53
 
 Rng = np.random.Generator | int | None
 

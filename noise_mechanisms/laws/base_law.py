@@ -24,6 +24,7 @@ Seed: TypeAlias = np.random.Generator | np.random.SeedSequence | int | None
 
 # Beyond this, draws of a discrete law could leave the whole numbers that float64 holds exactly.
 LARGEST_SCALE = 2.0**47
+LARGEST_WHOLE = 2.0**53  # beyond which float64 does not hold all whole numbers
 _LARGEST_VARIANCE = LARGEST_SCALE**2
 TOO_LARGE = "whole numbers so large are not exact in float64"
 Draw: TypeAlias = Callable[[Float, tuple[int, int], np.random.Generator], Float]

@@ -17,7 +17,7 @@ from constraint_builders.description.noise import NOISE_LAWS, LawOrName
 from constraint_builders.description.reals import positive_number, random_generator, real_array, shown, whole_number
 from constraint_builders.description.tails import GAUSSIAN_TAILS, MOST_KURTOSIS, Tails
 from constraint_builders.memory import require_memory
-from noise_mechanisms.laws.base_law import BLOCK, Law, Seed, blocks, check_variances, fill
+from noise_mechanisms.laws.base_law import BLOCK, LARGEST_WHOLE, Law, Seed, blocks, check_variances, fill
 
 
 def kind_of(name: LawOrName) -> type[Law]:
@@ -231,12 +231,15 @@ def release(name: LawOrName, variance: ArrayLike, values: ArrayLike) -> Float:
         If OpenDP is not installed (extra ``release``), or older than 0.14.2: its samplers were biased.
     ValueError
         If there is no law of that name; a variance is NaN, infinite, negative or too large for a discrete law; the
-        values have another shape, or are not what `Law.release` takes.
+        values have another shape, are not what `Law.release` takes or, for a discrete law, above 2^53: the answer is in
+        float64.
     """
     kind = kind_of(name)
     variance, confidential = real_array(variance, f"{kind.name}: variance"), real_array(values, "values")
     if confidential.shape != variance.shape:
         raise ValueError(f"values must have the shape {variance.shape} of the variances: got {confidential.shape}")
+    if kind.discrete and (abs(confidential) > LARGEST_WHOLE).any():
+        raise ValueError(f"values go up to {abs(confidential).max():g}: those above 2^53 are not exact in float64")
     check_variances(kind, variance)
     cells, released = confidential.ravel(), confidential.ravel().copy()
     distinct, place = np.unique(variance.ravel(), return_inverse=True)

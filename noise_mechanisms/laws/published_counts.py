@@ -16,9 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from constraint_builders.arrays import Float, Index
 from constraint_builders.description.reals import random_generator, real_array, whole_number
-from noise_mechanisms.laws.base_law import LARGEST_SCALE, DiscreteLaw, Seed
-
-MOST_COUNT = 2.0**53  # beyond which float64 does not hold all whole numbers
+from noise_mechanisms.laws.base_law import LARGEST_SCALE, LARGEST_WHOLE, DiscreteLaw, Seed
 
 
 class PublishedCount(DiscreteLaw):
@@ -150,7 +148,7 @@ def whole_counts(counts: ArrayLike) -> Float:
         If one is not.
     """
     values = real_array(counts, "counts")
-    wrong = ~((values >= 0) & (values <= MOST_COUNT) & (values == np.rint(values)))
+    wrong = ~((values >= 0) & (values <= LARGEST_WHOLE) & (values == np.rint(values)))
     if wrong.any():
         raise ValueError(f"counts hold {values[wrong].flat[0]:g}: figures are published of whole counts from 0 to 2^53")
     return values
