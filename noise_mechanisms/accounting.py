@@ -246,9 +246,7 @@ def _tight_delta(rho: float, epsilon: float) -> float:
     def slope(u: float) -> float:
         return (2 * math.exp(u) + 1) * rho - epsilon - _softplus(-u)
 
-    u = scipy.optimize.bisect(
-        slope, -3 * rho - 1, math.log(epsilon / rho + 2 / math.sqrt(2 * rho)), xtol=1e-13, maxiter=_ITERATIONS
-    )
+    u = _root(slope, -3 * rho - 1, math.log(epsilon / rho + 2 / math.sqrt(2 * rho)))
     excess = math.exp(u)
     log_delta = excess * ((1 + excess) * rho - epsilon) - u - (1 + excess) * _softplus(-u)
     return math.exp(min(log_delta, 0.0))

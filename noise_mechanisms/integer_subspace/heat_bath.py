@@ -22,7 +22,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from constraint_builders.arrays import Float, Integers
+from constraint_builders.arrays import Float, Integers, kinds_of_rows
 from constraint_builders.compiled import ONE_BY_ONE, compiled
 from constraint_builders.description.reals import positive_number
 from constraint_builders.memory import require_memory
@@ -89,7 +89,7 @@ def _alike(invariants: Invariants) -> list[Integers]:
     """The blocks of nested sets; under others the records that are in the same sets."""
     if invariants.blocks is not None:
         return block_members(invariants.blocks)
-    return block_members(np.unique(invariants.matrix.toarray(), axis=1, return_inverse=True)[1].ravel())
+    return block_members(kinds_of_rows(invariants.matrix.tocsc()))
 
 
 def _list_moves(tables: list[Table], others: sparse.csc_array) -> Moves:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from constraint_builders.arrays import Integers
+from constraint_builders.arrays import Integers, kinds_of_rows
 from constraint_builders.description.reals import whole_array
 from noise_mechanisms.integer_subspace.invariants import Invariants, Margins
 from noise_mechanisms.table_moves import Vectors, tensor_products
@@ -84,11 +84,10 @@ class Lattice:
             return 0
         if self.invariants.margins is not None:
             return int(2 ** min(len(axes) for axes in free_axes(self.invariants.margins)))
-        by_record = sparse.csc_array(self.invariants.matrix)
-        memberships = [tuple(sorted(part)) for part in np.split(by_record.indices, by_record.indptr[1:-1])]
-        if () in memberships:
+        by_record = self.invariants.matrix.tocsc()
+        if (np.diff(by_record.indptr) == 0).any():
             return 1
-        return 2 if len(set(memberships)) < len(memberships) else 3
+        return 2 if kinds_of_rows(by_record).max() + 1 < self.records else 3
 
 
 def free_axes(margins: Margins) -> Iterator[tuple[int, ...]]:

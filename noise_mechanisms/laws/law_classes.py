@@ -107,7 +107,7 @@ class DiscreteGaussian(GaussianNoise, DiscreteLaw):
     ----------
     sigma2 : float
         The parameter. The variance is smaller: by 2.1e-7 of it at 1, by nothing that float64 shows from 3 on,
-        and 0.0134 instead of 0.1 at 0.1.
+        and 0.0133 instead of 0.1 at 0.1.
 
     Notes
     -----
