@@ -286,6 +286,11 @@ def test_a_noise_law_from_outside_in_files(own_laws: None, tmp_path: Path, capsy
     assert problem.noise == "uniform"
 
 
+class Outside:
+    class Nested(Uniform):
+        name = "nested"
+
+
 def test_a_law_that_is_none_is_not_added(own_laws: None) -> None:
     class Inside(Uniform):
         name = "inside"
@@ -301,6 +306,7 @@ def test_a_law_that_is_none_is_not_added(own_laws: None) -> None:
 
     for kind, error, message in (
         (Inside, ValueError, "defined inside a function"),
+        (Outside.Nested, ValueError, "defined inside a function or class: define it at the top"),
         (Nameless, ValueError, "has no name"),
         (Named, ValueError, "the name 'laplace' is that of noise_mechanisms.laws.law_classes:Laplace"),
         (Half, TypeError, "lacks __init__, _draw,"),

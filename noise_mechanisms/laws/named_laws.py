@@ -82,8 +82,8 @@ def add_law(kind: type[Law]) -> None:
     place = f"{kind.__module__}:{kind.__qualname__}"
     if NOISE_LAWS.get(name, place) != place:
         raise ValueError(f"the name {name!r} is that of {NOISE_LAWS[name]}: give {kind.__qualname__} another")
-    if "<locals>" in place:
-        raise ValueError(f"law {name!r} is defined inside a function: define it at the top of a module")
+    if "." in kind.__qualname__:
+        raise ValueError(f"law {name!r} is defined inside a function or class: define it at the top of a module")
     NOISE_LAWS[name] = place
 
 
