@@ -44,12 +44,13 @@ def judged_page(
     """
     fit = est.goodness_of_fit(draws=0)
     problem = est.problem
-    measured = f"{counted(problem.observed.size, 'cell')} of {counted(len(problem.observed.names), 'table')}"
+    cells = counted(int((~problem.unmeasured).sum()), "cell")
+    tables = f"of {counted(len(problem.observed.names), 'table')}"
     desired = f"{counted(problem.desired.size, 'cell')} of {counted(len(problem.desired.names), 'table')}"
     names, adjustments = _largest_adjustments(fit)
     certificate, proof = _certificate(est, difference)
     tiles = [
-        Tile("Measured", f"{problem.observed.size:,} cells", f"of {counted(len(problem.observed.names), 'table')}"),
+        Tile("Measured", cells, tables),
         tied_tile(est.tied),
         _fit_tile(fit),
         certificate,
@@ -66,7 +67,7 @@ def judged_page(
         Section("made", "How it was made", _made(est)),
     ]
     doubt = "" if fit.parts.verdict == Verdict.FITS else explained(fit)
-    subtitle = f"From {measured} measured with noise: {desired} that agree."
+    subtitle = f"From {cells} {tables} that were measured: {desired} that agree."
     other = "" if difference is None or difference.unexplained <= CLOSE else f"{source} is {certificate.value}"
     doubts = filter(None, (doubt, other, *problem.understood.notes))
     return Page(f"Estimates of {source}", subtitle, tiles, sections, "; ".join(doubts))
@@ -172,9 +173,10 @@ def _adjustments_section(shown: Shown, law: LawOrName) -> Section:
 def _made(est: Estimate) -> list[str]:
     info, problem = est.info, est.problem
     sentences = [f"Solver: {info.solver}. {info.reason[:1].upper()}{info.reason[1:]}."]
+    exact, unmeasured = (f"{own.sum():,}" for own in (problem.exact, problem.unmeasured))
     sentences.append(
-        f"Of the measured cells {int(problem.exact.sum()):,} are known exactly and {int(problem.unmeasured.sum()):,} "
-        f"were not measured. Variables: {', '.join(problem.domain.schema.names)}."
+        f"Of {counted(problem.observed.size, 'cell')} {exact} are known exactly and {unmeasured} were not measured. "
+        f"Variables: {', '.join(problem.domain.schema.names)}."
     )
     law = problem.noise.law
     if not isinstance(law, str):

@@ -229,7 +229,8 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
 def test_exact_suppressed_and_undetermined_cells(tmp_path: Path) -> None:
     root = report(_copied(tmp_path))
     assert downloaded(root, "estimates.csv").row(0)[:6] == ("total", "*", "*", "*", 4526.0, 0.0)
-    assert "1 are known exactly and 3 were not measured" in section(root, "made").text
+    assert "Of 63 cells 1 are known exactly and 3 were not measured" in section(root, "made").text
+    assert tiles(root)["Measured"] == "60 cells"
     frame = noisy_table().with_columns(
         variance=pl.when(pl.col("table") == "total").then(pl.col("variance")).otherwise(float("inf"))
     )
