@@ -14,7 +14,6 @@ from blue_solvers.testing import problems
 from blue_solvers.testing.possible_truths import PossibleTruths
 from constraint_builders import Problem, Schema, Spine
 from noise_mechanisms import add_noise
-from tests.helpers.every import every
 
 tokenize = pytest.importorskip("dask.base").tokenize
 PROBLEMS = problems()
@@ -44,8 +43,8 @@ USES: dict[str, Callable[[Problem, np.ndarray], Any]] = {
 }
 
 
-@pytest.mark.few(0)
-@every("name", PROBLEMS)
+@pytest.mark.few(8)
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_use_changes_neither_hash_nor_pickle_nor_token(name: str) -> None:
     problem = pickle.loads(pickle.dumps(PROBLEMS[name]))
     truths = PossibleTruths.of(problem)

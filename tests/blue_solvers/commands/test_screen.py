@@ -14,6 +14,7 @@ from blue_solvers import cli, examples
 from blue_solvers.cli import main
 from constraint_builders.printable import html_text, printable
 from tests.helpers.effort import examples as tries
+from tests.helpers.effort import lengths
 from tests.helpers.places import ROOT
 
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\r\x08\x9b31m\u202e\u2028\u200b\x85\x7f"
@@ -44,16 +45,19 @@ Block = "1/2"
 detailed = [1, 1]
 """
 RUNS = [
+    "estimate table.csv --out estimates.csv",
+    "report table.csv --out page.html",
+    "simulate blocks.csv --settings settings.toml --seed 3 --out release",
+    "estimate release --out result",
     "estimate table.csv --out out.csv --write-schema s.toml",
     "estimate table.csv --out out.csv --nonnegative nnls",
     "estimate placed.csv --out out.csv",
-    "info table.csv",
     "estimate table.csv second.csv --out out.csv",
     "estimate table.csv second.csv --names NAME,b --out out.csv",
-    "report table.csv --out page.html",
     "report estimates.csv --out page.html",
     "simulate blocks.csv --settings settings.toml --seed 3 --out again",
     "estimate release --out stored",
+    "info table.csv",
     "info result",
     "tables result",
     "query result --table all --all",
@@ -101,16 +105,14 @@ def fill(folder: Path, label: str) -> Path:
     return folder
 
 
-def said(folder: Path, label: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> list[list]:
+def said(
+    folder: Path, label: str, runs: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> list[list]:
     """What every command says of such inputs: lines of either stream and of pages, and its exit code."""
     fill(folder, label)
     monkeypatch.chdir(folder)
-    assert main(["simulate", "blocks.csv", "--settings", "settings.toml", "--seed", "3", "--out", "release"]) == 0
-    assert main(["estimate", "release", "--out", "result"]) == 0
-    assert main(["estimate", "table.csv", "--out", "estimates.csv"]) == 0
-    capsys.readouterr()
     found: list[list] = []
-    for run in RUNS:
+    for run in runs:
         code = main([word.replace("NAME", label) for word in run.split()])
         out, err = capsys.readouterr()
         page = Path("page.html")
@@ -119,12 +121,12 @@ def said(folder: Path, label: str, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     return found
 
 
-@pytest.mark.few(0)
+@lengths("runs", RUNS[:2], RUNS)
 def test_labels_places_and_paths_are_text_on_the_screen_and_on_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    hostile = said(tmp_path / "hostile", HOSTILE, monkeypatch, capsys)
-    tame = said(tmp_path / "tame", TAME, monkeypatch, capsys)
+    hostile = said(tmp_path / "hostile", HOSTILE, runs, monkeypatch, capsys)
+    tame = said(tmp_path / "tame", TAME, runs, monkeypatch, capsys)
     shown = 0
     for (run, code, *texts), (_, tame_code, *tame_texts) in zip(hostile, tame, strict=True):
         assert code == tame_code, run
@@ -132,7 +134,7 @@ def test_labels_places_and_paths_are_text_on_the_screen_and_on_pages(
             assert all(line.isprintable() for line in lines), run
             assert len(lines) == len(tame_lines), run
             shown += any("\\x1b[2J" in line for line in lines)
-    assert shown > len(RUNS) / 2
+    assert shown > len(runs) / 2
 
 
 def run(command: str, folder: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess:

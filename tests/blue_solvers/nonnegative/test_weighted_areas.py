@@ -132,9 +132,9 @@ def test_without_noise_the_measurements_come_back(every_nth: int, method) -> Non
         np.testing.assert_allclose(fit.observed[measured], one.truth[measured], atol=1e-6 * max(1.0, one.truth.max()))
 
 
-@pytest.mark.few(0)
-def test_max_fit_has_the_least_largest_deviation() -> None:
-    for one in invented():
+@lengths("every_nth", 6, 1)
+def test_max_fit_has_the_least_largest_deviation(every_nth: int) -> None:
+    for one in invented()[::every_nth]:
         q = program(one, one.y)
         noisy, (A, b) = q.v > 0, known(q)
         M, a, sd = q.M[noisy], q.a[noisy], np.sqrt(q.v[noisy])[:, None]
@@ -153,10 +153,10 @@ def test_max_fit_has_the_least_largest_deviation() -> None:
         np.testing.assert_allclose(fit.objective, q.objective(x), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.few(0)
-def test_anchored_fits_hold_the_unbiased_sum_where_there_is_one() -> None:
+@lengths("every_nth", 12, 1)
+def test_anchored_fits_hold_the_unbiased_sum_where_there_is_one(every_nth: int) -> None:
     held = 0
-    for one in invented():
+    for one in invented()[::every_nth]:
         q, ones = program(one, one.y), None
         if q.optimum() is None:
             continue
@@ -170,7 +170,7 @@ def test_anchored_fits_hold_the_unbiased_sum_where_there_is_one() -> None:
         wanted = np.clip(max(unbiased, 0.0), extreme(q, ones), -extreme(q, -ones))
         np.testing.assert_allclose(x.sum(), wanted, atol=1e-6 * max(1.0, abs(one.y).max()))
         held += 1
-    assert held > 40
+    assert held > 40 / every_nth
 
 
 def is_partition(rows: np.ndarray) -> bool:
@@ -281,11 +281,11 @@ def test_the_objective_of_cells_that_are_all_empty_is_that_of_the_measurements()
         )
 
 
-@pytest.mark.few(0)
-def test_refined_intervals_leave_every_possible_value_in() -> None:
+@lengths("every_nth", 12, 1)
+def test_refined_intervals_leave_every_possible_value_in(every_nth: int) -> None:
     """Limits are never narrower than a linear program's, and intervals that hold the truth hold it still."""
     cut = 0
-    for one in invented()[::2]:
+    for one in invented()[:: 2 * every_nth]:
         problem = one.description.problem()
         D = one.description.desired_matrix()[:, ~one.description.empty_cells()]
         q, y = program(one, one.y), one.y
@@ -305,7 +305,7 @@ def test_refined_intervals_leave_every_possible_value_in() -> None:
             held, still = ((a - slack <= wanted) & (wanted <= b + slack) for a, b in (bounds, refined))
             assert (still | ~held).all()
             assert held.all() or given is y
-    assert cut > 50
+    assert cut > 50 / every_nth
 
 
 def statistic(q: LeastSquares, row: np.ndarray, value: float, best: float) -> float | None:

@@ -83,9 +83,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.few(0)
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", WITH_EQUALITIES)
 @every("flaw", BROKEN)
-@every("name", WITH_EQUALITIES)
 def test_a_wrong_solver_breaks_the_law_that_says_so(name: str, flaw: str) -> None:
     """The message names the solver, the problem, the law and, where there is one, the cell."""
     problem = problems()[name]
