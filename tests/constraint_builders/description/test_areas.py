@@ -74,6 +74,8 @@ def test_any_frame_with_a_row_for_every_leaf(frame: object) -> None:
     (3, {"Region": [[1, np.inf, 0]]}, "'Region' holds NaN or infinite entries"),
     (3, {"Region": ["1", 1, 2]}, "'Region' has two areas called '1'"),
     (2, {"Region": np.zeros((0, 2))}, "'Region' has no areas"),
+    (2, {"Region": np.ma.array([0, 1], mask=[0, 1])}, "layer 'Region' is a masked array"),
+    (2, {"Region": np.ma.array([[1, 1]], mask=[[0, 1]])}, "layer 'Region' is a masked array"),
     (3, {"Leaf": [0, 0, 1]}, "'Leaf' is always there"),
     (0, {}, "at least one leaf"),
     ([], {}, "at least one leaf"),

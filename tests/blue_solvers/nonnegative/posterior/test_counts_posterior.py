@@ -13,6 +13,7 @@ from scipy.special import gammaln
 from blue_solvers import blue
 from blue_solvers.nonnegative import NotConvergedError, counts_posterior
 from blue_solvers.nonnegative.model import FittingModel
+from blue_solvers.nonnegative.posterior.count_moves import count_moves
 from blue_solvers.nonnegative.posterior.counts_posterior import _Chains, _concentrations
 from blue_solvers.nonnegative.posterior.whole_starts import whole_starts
 from constraint_builders import Areas, Problem, Schema, read_tables
@@ -341,6 +342,13 @@ def test_ends_of_intervals_are_of_the_ranks_that_the_level_says(level: float) ->
     low, high = replace(drawn, draws=draws).intervals(level)
     tail = int(50 * (1 - level) + 1e-9)
     assert (low[0], high[0]) == (low[1], high[1]) == (tail, 99 - tail)
+
+
+def test_moves_that_memory_does_not_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = FittingModel(Problem(SCHEMA, NOISY))
+    listed = count_moves(model, np.arange(model.M.shape[0]))
+    monkeypatch.setattr("constraint_builders.memory.free_memory", lambda: 8.0 * (listed.cells.nnz + listed.sums.nnz))
+    refuses(r"the list of \d+ moves needs .*: give fewer", count_moves, model, np.arange(6), error=MemoryError)
 
 
 def test_chains_that_have_not_mixed_are_refused_by_name() -> None:
