@@ -68,21 +68,6 @@ def test_a_level_at_which_nothing_was_measured_is_written_without_values(tmp_pat
     assert_same(read(tmp_path / "out"), small_problem(US={}), y[known:])
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("seed", range(5))
-def test_no_order_of_rows_changes_the_order_of_anything(folder: Path, seed: int) -> None:
-    """So that the operator of one reading fits the values of another."""
-    first = read(folder)
-    for path in folder.rglob("*.parquet"):
-        if path.is_file():
-            rows = pl.read_parquet(path, hive_partitioning=False).sample(fraction=1.0, shuffle=True, seed=seed)
-            rows.write_parquet(path)
-    again = read(folder)
-    assert again.problem.observed.names == first.problem.observed.names
-    assert again.problem.spine == first.problem.spine
-    assert np.array_equal(again.y, first.y, equal_nan=True)
-
-
 def test_exact_counts_are_constraints(tmp_path: Path) -> None:
     problem = small_problem(STATE, State={"total": 0.0}, County={"total": np.array([0.0, 3.0]), "detailed": 2.0})
     M = problem.marginal_matrix()
