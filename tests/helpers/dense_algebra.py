@@ -25,16 +25,20 @@ def _with_factor(
     known : (C, c), optional
         What else is known, C x = c.
     """
-    Sigma = np.diag(noise) if noise.ndim == 1 else noise
-    exact, noisy = Sigma.diagonal() == 0, (Sigma.diagonal() > 0) & np.isfinite(Sigma.diagonal())
+    variances = noise if noise.ndim == 1 else noise.diagonal()
+    exact, noisy = variances == 0, (variances > 0) & np.isfinite(variances)
     more, values = known or (np.zeros((0, M.shape[1])), np.zeros(0))
     C, c = np.vstack([M[exact], more]), np.append(y[exact], values)
     start, free = np.zeros(M.shape[1]), np.eye(M.shape[1])
     if len(C):
         start, free = np.linalg.lstsq(C, c, rcond=None)[0], np.linalg.svd(C)[2][np.linalg.matrix_rank(C) :].T
-    white = np.linalg.inv(np.linalg.cholesky(Sigma[np.ix_(noisy, noisy)]))
-    gain = free @ np.linalg.pinv(white @ M[noisy] @ free, rcond=1e-6)
-    return start + gain @ (white @ (y[noisy] - M[noisy] @ start)), gain
+    white = np.column_stack([M[noisy] @ free, y[noisy] - M[noisy] @ start])
+    if noise.ndim == 1:
+        white /= np.sqrt(noise[noisy, None])
+    else:
+        white = np.linalg.solve(np.linalg.cholesky(noise[np.ix_(noisy, noisy)]), white)
+    gain = free @ np.linalg.pinv(white[:, :-1], rcond=1e-6)
+    return start + gain @ white[:, -1], gain
 
 
 def least_squares(
