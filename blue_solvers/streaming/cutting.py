@@ -21,34 +21,6 @@ SIBLINGS = "siblings"  # what a level is called that is put in
 HALVINGS = 40  # until siblings are shared out as evenly as can be
 
 
-def choose_cut(spine: Spine, own: Float, memory: float | None, at: str | None = None) -> Index:
-    """Roots of the parts: the largest subtrees that keep to a memory limit, at a geolevel or below.
-
-    Parameters
-    ----------
-    spine : Spine
-    own : ndarray, (N,)
-        Bytes of every geounit.
-    memory : float or None
-    at : str, optional
-
-    Returns
-    -------
-    ndarray of int
-        Geounits, in the spine's order.
-
-    Raises
-    ------
-    ValueError
-        If neither `memory` nor `at` is given.
-    MemoryError
-        If a geounit without children, or all geounits above the cut, need more than `memory`.
-    """
-    roots = largest_subtrees(spine, own, memory, at)[0]
-    require_top(own, members_of_parts(spine, roots)[-1], memory)
-    return roots
-
-
 def largest_subtrees(
     spine: Spine,
     own: Float,
@@ -57,10 +29,33 @@ def largest_subtrees(
     reserved: float = 0.0,
     deepest: str | None = None,
 ) -> tuple[Index, Float]:
-    """Roots of the parts as `choose_cut` gives them, whatever the top needs; and the bytes of every subtree, (N,).
+    """The largest subtrees that keep to a memory limit, at a geolevel or below, whatever the top needs.
 
-    Of the memory some bytes may be reserved for what is there beside any part. Below the deepest level that is given
-    nothing is cut.
+    Parameters
+    ----------
+    spine : Spine
+    own : ndarray, (N,)
+        Bytes of every geounit.
+    memory : float or None
+    at : str, optional
+    reserved : float
+        Bytes of the memory for what is there beside any part.
+    deepest : str, optional
+        The level below which nothing is cut.
+
+    Returns
+    -------
+    roots : ndarray of int
+        Geounits, in the spine's order.
+    below : ndarray, (N,)
+        Bytes of every subtree.
+
+    Raises
+    ------
+    ValueError
+        If neither `memory` nor `at` is given.
+    MemoryError
+        If a subtree that is not to be cut needs more than `memory`.
     """
     if memory is None and at is None:
         raise ValueError("nothing says where to cut: give memory= in bytes, or at= a geolevel")
@@ -81,16 +76,6 @@ def largest_subtrees(
             "or want fewer tables"
         )
     return np.flatnonzero(fits & ((spine.parent < 0) | ~fits[spine.parent])), below
-
-
-def require_top(own: Float, top: Index, memory: float | None, reserved: float = 0.0) -> None:
-    """Raise `MemoryError` if the geounits at and above the cut, (k,), need more than a limit, beside the reserve."""
-    needed = own[top].sum() + reserved
-    if memory is not None and needed > memory:
-        raise MemoryError(
-            f"the {top.size:,} geounits at and above the cut need {format_bytes(needed)} and the limit is "
-            f"{format_bytes(memory)}: raise it"
-        )
 
 
 def members_of_parts(tree: LevelledTree, roots: Index) -> list[Index]:
@@ -145,7 +130,7 @@ def cut_with_siblings(
     Raises
     ------
     ValueError, MemoryError
-        As `choose_cut`.
+        As `largest_subtrees`, or if all geounits at and above the cut need more than `memory`.
     """
     roots, below = largest_subtrees(spine, own, memory, at, reserved, deepest)
     together = []
@@ -158,7 +143,13 @@ def cut_with_siblings(
             lots = shared_out(siblings, below[siblings], memory - reserved - float(own[parent]))
             together += [lot for lot in lots if lot.size > 1]
     cut = _put_in(spine, own, roots, together)
-    require_top(cut.own, members_of_parts(cut.tree, cut.roots)[-1], memory, reserved)
+    top = members_of_parts(cut.tree, cut.roots)[-1]
+    needed = cut.own[top].sum() + reserved
+    if memory is not None and needed > memory:
+        raise MemoryError(
+            f"the {top.size:,} geounits at and above the cut need {format_bytes(needed)} and the limit is "
+            f"{format_bytes(memory)}: raise it"
+        )
     return cut
 
 

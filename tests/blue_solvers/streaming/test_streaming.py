@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from blue_solvers import blue
 from blue_solvers.streaming import DamagedError, PartitionError, Partitions, partition, partition_source, stream
-from blue_solvers.streaming.cutting import choose_cut
+from blue_solvers.streaming.cutting import cut_with_siblings, largest_subtrees
 from blue_solvers.streaming.partition import BUFFERS
 from blue_solvers.streaming.subtrees import part_bytes
 from constraint_builders import Problem, Schema, Spine
@@ -133,7 +133,7 @@ def test_exact_values_that_contradict_one_another_are_refused(at: str, wrong: st
 
 def test_a_limit_that_is_no_number_cuts_nothing() -> None:
     with pytest.raises(ValueError, match="a limit of memory must be a number of bytes above 0: got nan"):
-        choose_cut(Spine([-1, 0, 0], ["A", "B", "B"]), np.ones(3), float("nan"))
+        largest_subtrees(Spine([-1, 0, 0], ["A", "B", "B"]), np.ones(3), float("nan"))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_parts_keep_to_the_limit_and_are_as_large_as_it_allows(seed: int, share:
     own = np.random.default_rng(seed).uniform(1, 2, spine.size)
     limit = share * own.sum()
     try:
-        roots = choose_cut(spine, own, limit)
+        roots, _ = largest_subtrees(spine, own, limit)
     except MemoryError:
         return
     below = own.copy()
@@ -259,9 +259,9 @@ def test_parts_keep_to_the_limit_and_are_as_large_as_it_allows(seed: int, share:
 def test_a_limit_too_small_names_the_geounit() -> None:
     spine = Spine([-1, 0, 0], ["State", "County", "County"], ["44", "44001", "44003"])
     with pytest.raises(MemoryError, match=r"County '44003' alone needs 3 KiB and the limit is 2 KiB"):
-        choose_cut(spine, np.array([1024.0, 1024.0, 3072.0]), 2048)
+        largest_subtrees(spine, np.array([1024.0, 1024.0, 3072.0]), 2048)
     with pytest.raises(MemoryError, match="the 3 geounits at and above the cut need 3 KiB"):
-        choose_cut(spine, np.array([1024.0, 1024.0, 1024.0]), 2048)
+        cut_with_siblings(spine, np.array([1024.0, 1024.0, 1024.0]), 2048)
 
 
 @pytest.mark.few(0)
