@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from constraint_builders import Problem
     from constraint_builders.tied_together import TiedTogether
 
+CALLED = {  # columns of answers on the screen
+    "std_error": "std error", "margin_90": "90% ±", "other_geoid": "against", "other_line": "of", "z": "std errors",
+}  # fmt: skip
 LEVEL = 0.95  # confidence level of intervals, unless another is asked for
 MOST_REASONS = 5  # of cells that are NaN, said on the screen
 
@@ -51,9 +55,26 @@ def print_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: in
         say("  ".join(cells).rstrip())
 
 
-def bounds_header(level: float) -> tuple[str, str]:
-    """What the columns of the bounds of intervals are called on the screen."""
-    return f"{100 * level:.10g}% from", "to"
+def print_frame(frame: polars.DataFrame, level: float, digits: int = 2, empty: str = "") -> None:
+    """Print a frame of answers whose first columns are text: numbers with so many decimals, or what is empty.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+    level : float
+        Of the intervals.
+    digits : int
+    empty : str
+    """
+    bounds = f"{100 * level:.10g}% from", "to"
+    called = dict(zip(("lower", "upper", "rank_from", "rank_to"), bounds * 2, strict=True)) | CALLED
+
+    def said(value: str | int | float | None) -> str:
+        return empty if value is None else f"{value:,.{digits}f}" if isinstance(value, float) else str(value)
+
+    texts = takewhile(lambda dtype: dtype == frame.dtypes[0], frame.dtypes)
+    rows = [list(map(said, row)) for row in frame.iter_rows()]
+    print_columns([called.get(name, name) for name in frame.columns], rows, left=len(list(texts)))
 
 
 def desired_of(args: argparse.Namespace) -> list[str] | str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from blue_solvers.commands.arguments import require_outputs
-from blue_solvers.commands.common import CSV_DIGITS, LEVEL, bounds_header, print_columns, refuse_options, rounded_for
+from blue_solvers.commands.common import CSV_DIGITS, LEVEL, print_frame, refuse_options, rounded_for
 from blue_solvers.commands.query_tables import (
     MOST_SHOWN,
     answer_tables,
@@ -86,7 +86,8 @@ def _answer_counts(args: argparse.Namespace, result: Result) -> None:
     if args.out is None:
         from blue_solvers.commands.fit_line import known_of
 
-        _show(frame, _title(args, geolevel, places), known_of(result), args.level)
+        say(_title(args, geolevel, places), known_of(result))
+        print_frame(frame.drop("geolevel", strict=False), args.level)  # which is the same in all of them
         refuse_doubt(args, result.doubt)
     else:
         write_answers(rounded_for(frame, args.out, args.digits), args)
@@ -166,16 +167,6 @@ def _title(args: argparse.Namespace, geolevel: str, places: dict[str, Index]) ->
     return f"{counted(places[TOGETHER].size, 'geounit')} of level {geolevel} together"
 
 
-def _show(frame: pl.DataFrame, title: str, known: str, level: float) -> None:
-    """Print answers in columns, without what is the same in all of them, under what is known of them."""
-    shown = frame.drop("geolevel", strict=False)
-    keys = shown.columns[:-4]
-    header = (*keys, "estimate", "std error", *bounds_header(level))
-    rows = [(*row[: len(keys)], *(f"{value:,.2f}" for value in row[len(keys) :])) for row in shown.iter_rows()]
-    say(title, known)
-    print_columns(header, rows, left=len(keys))
-
-
 def _geounits(result: Result, geolevel: str, codes: Sequence[str]) -> Index:
     """Positions of geounits; where one is at another level the error says at which."""
     try:
@@ -243,7 +234,8 @@ def compare(args: argparse.Namespace, result: Result) -> None:
     frame = with_names(_compared(args, result), names_of(args))
     say_unnamed(args, [frame])
     if args.out is None:
-        _show_comparison(frame, args.level)
+        require_few(frame)
+        print_frame(frame.drop("confidence"), args.level, digits=4, empty="unbounded")
     else:
         _write_comparison(frame, args)
     print_proof(args, result)
@@ -281,17 +273,11 @@ def answer_beside(args: argparse.Namespace, result: Result) -> None:
         if frame.height > MOST_SHOWN:
             frame = with_names(pl.concat([beside.differ, beside.far]), names).head(MOST_FAR)
             say(f"shown      the {frame.height} furthest apart, exact or beyond 3 standard errors; all with --out")
-        keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
-        numbers = ("published", "estimate", "std_error", "difference", "z")
-        rows = [(*(row[key] for key in keys), *map(_number, map(row.get, numbers))) for row in frame.rows(named=True)]
-        print_columns((*keys, "published", "estimate", "std error", "difference", "std errors"), rows, len(keys))
+        columns = ("geoid", "name", "line", "label", "published", "estimate", "std_error", "difference", "z")
+        print_frame(frame.select(pl.col(name) for name in columns if name in frame.columns), args.level, empty="exact")
     else:
         _write_comparison(frame, args)
     print_proof(args, result)
-
-
-def _number(value: float | None) -> str:
-    return "exact" if value is None else f"{value:,.2f}"
 
 
 def _compared(args: argparse.Namespace, result: Result) -> pl.DataFrame:
@@ -304,26 +290,6 @@ def _compared(args: argparse.Namespace, result: Result) -> pl.DataFrame:
         raise ValueError("give a line after --over or --minus, or another place by --base")
     with LevelBar("answering", alike=True) as bar:
         return ask(line, other or None, geoids, geolevel, args.base, args.level, bar)
-
-
-def _show_comparison(frame: pl.DataFrame, level: float) -> None:
-    require_few(frame)
-    lower, upper = bounds_header(level)
-    names = {"std_error": "std error", "lower": lower, "upper": upper, "rank_from": lower, "rank_to": upper}
-    names |= {"other_geoid": "against", "other_line": "of"}
-    shown = [name for name in frame.columns if name != "confidence"]
-    texts = sum(frame[name].dtype == frame["geoid"].dtype for name in shown)
-    print_columns(
-        [names.get(name, name) for name in shown],
-        [[_text_or_unbounded(x) for x in row] for row in frame.select(shown).rows()],
-        texts,
-    )
-
-
-def _text_or_unbounded(value: str | int | float | None) -> str:
-    if value is None:
-        return "unbounded"
-    return f"{value:,.4f}" if isinstance(value, float) else str(value)
 
 
 def _write_comparison(frame: pl.DataFrame, args: argparse.Namespace) -> None:

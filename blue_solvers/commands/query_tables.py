@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from blue_solvers.commands.arguments import RESULT, what_is
-from blue_solvers.commands.common import bounds_header, print_columns, rounded_for
+from blue_solvers.commands.common import print_columns, print_frame, rounded_for
 from blue_solvers.commands.screen import LevelBar, reading, refuse_doubt, say
 from constraint_builders.printable import counted
 
@@ -60,18 +60,10 @@ def _require_different(frames: list[pl.DataFrame]) -> None:
 def _show(frames: list[pl.DataFrame], level: float) -> None:
     frame = pl.concat([own.with_columns(label=_labels(own)) for own in frames])
     require_few(frame)
-    keys = [name for name in ("geoid", "name", "line", "label") if name in frame.columns]
-    header = (*keys, "estimate", "std error", "90% ±", "cv", *bounds_header(level))
-    rows = [
-        (
-            *(row[key] for key in keys),
-            *(f"{row[name]:,.2f}" for name in ("estimate", "std_error", "margin_90")),
-            _percent(row["cv"], row["reliability"]),
-            *(f"{row[name]:,.2f}" for name in ("lower", "upper")),
-        )
-        for row in frame.iter_rows(named=True)
-    ]
-    print_columns(header, rows, left=len(keys))
+    percent = map(_percent, frame["cv"], frame["reliability"])
+    columns = ("geoid", "name", "line", "label", "estimate", "std_error", "margin_90", "cv", "lower", "upper")
+    shown = frame.with_columns(pl.Series("cv", list(percent)))
+    print_frame(shown.select(pl.col(name) for name in columns if name in frame.columns), level)
     if (frame["reliability"] != "high").any():
         say(RELIABILITY_NOTE)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AS_SAID = "names_sep", "cells", "suppressed", "exact", "total", "areas", "plus_minus", "sheet", "skip_rows"
 OF_TABLES = (*flags_of("said"), "--write-schema")
+OF_ALL = "sdmx", "sum", "plus_minus", "rounded", "cell_key", "variance", "areas"  # tables that are estimated together
 
 
 def _law(args: argparse.Namespace) -> Law | None:
@@ -81,13 +82,8 @@ def read_table(
 
     Of all of them `args` say how they were rounded, and the areas.
     """
-    own = argparse.Namespace(input=path, schema=schema, desired=None, undetermined="nan", write_schema=None, acs=None)
-    own.sheet = own.skip_rows = None
-    for option in ("sdmx", "sum", "plus_minus", "rounded", "cell_key", "variance", "areas"):
-        setattr(own, option, getattr(args, option))
-    for option in ("columns", "names_to", "names_sep", "cells", "suppressed", "exact", "total"):
-        setattr(own, option, marks.get(option))
-    return read_input(own)
+    said = dict.fromkeys(vars(args)) | {option: getattr(args, option) for option in OF_ALL} | marks
+    return read_input(argparse.Namespace(**{**said, "input": path, "schema": schema, "undetermined": "nan"}))
 
 
 def said_of(args: argparse.Namespace) -> Said | None:
