@@ -21,8 +21,7 @@ from blue_solvers.results.checksums import DamagedError
 from blue_solvers.results.store import estimates_of
 from blue_solvers.results.stored import StoredResult
 from blue_solvers.results.stored_measurements import VARIANCES
-from blue_solvers.results.tidy import cell_frame
-from blue_solvers.uncertainty import normal_intervals
+from blue_solvers.results.tidy import at_geounits, cell_frame, cells_frame
 from constraint_builders.arrays import Float
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.table import Table
@@ -136,15 +135,9 @@ def _groups_together(file: Any, start: int, stop: int, rows: int) -> Iterator[tu
 
 
 def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, level: float) -> pl.DataFrame:
-    keys = cell_frame(schema, table.name, table)
-    estimate, error = (rows[name].explode().to_numpy() for name in ("estimate", "std_error"))
-    lower, upper = normal_intervals(estimate, error, level)
-    numbers = {"estimate": estimate, STD_ERROR: error, "lower": lower, "upper": upper}
-    return pl.concat([keys] * len(rows)).with_columns(
-        pl.lit(geolevel).alias(GEOLEVEL),
-        pl.Series("geocode", np.repeat(rows["geocode"].to_numpy(), table.size)),
-        *(pl.Series(name, column) for name, column in numbers.items()),
-    )
+    numbers = (rows[name].explode().to_numpy() for name in ("estimate", "std_error"))
+    frame = cells_frame(cell_frame(schema, table.name, table), rows["geocode"].to_list(), *numbers, level)
+    return at_geounits(frame, geolevel).rename({"std_error": STD_ERROR})
 
 
 def stored_page(folder: Path, level: float, names: Mapping[str, str] = NO_NAMES) -> Page:

@@ -95,8 +95,8 @@ def tables_frame(
         table = parse_table(result.schema, name)
         keys = cell_frame(result.schema, name, table)
         estimate, std_error = _asked(result, places, list(_cells(result, table)), progress)
-        repeated = pl.concat([keys.select(pl.lit(place).alias("place"), pl.all()) for place in places])
-        found.append(_with_results(repeated, estimate, std_error, confidence_level))
+        frame = cells_frame(keys, list(places), estimate, std_error, confidence_level)
+        found.append(frame.select("place", pl.exclude("place")))
     return pl.concat(found)
 
 
@@ -137,16 +137,23 @@ def geounits_frame(
     for name in tables:
         table = parse_table(result.schema, name)
         if table.name in stored and not table.is_turned:
-            keys, own = cell_frame(result.schema, name, table), np.repeat(np.arange(members.size), table.size)
-            estimate, std_error = result.stored(geolevel, table, np.arange(members.size))
-            repeated = pl.concat([keys] * members.size).with_columns(place=pl.Series(codes).gather(own))
-            frame = _with_results(repeated, estimate.ravel(), std_error.ravel(), confidence_level)
+            numbers = (own.ravel() for own in result.stored(geolevel, table, np.arange(members.size)))
+            frame = cells_frame(cell_frame(result.schema, name, table), codes, *numbers, confidence_level)
         else:
             frame = tables_frame(
                 result, {code: members[[i]] for i, code in enumerate(codes)}, [name], confidence_level, progress
             )
         found.append(at_geounits(frame, geolevel))
     return pl.concat(found)
+
+
+def cells_frame(
+    keys: pl.DataFrame, places: Sequence[str], estimate: Float, std_error: Float, confidence_level: float
+) -> pl.DataFrame:
+    """All cells of a table, by their keys, in every place; numbers are (places * cells,), cells of a place together."""
+    place = pl.Series("place", places, dtype=pl.String).gather(np.repeat(np.arange(len(places)), keys.height))
+    repeated = pl.concat([keys] * len(places)).with_columns(place)
+    return _with_results(repeated, estimate, std_error, confidence_level)
 
 
 def at_geounits(frame: pl.DataFrame, geolevel: str) -> pl.DataFrame:
