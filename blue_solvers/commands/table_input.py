@@ -82,8 +82,9 @@ def read_table(
 
     Of all of them `args` say how they were rounded, and the areas.
     """
-    said = dict.fromkeys(vars(args)) | {option: getattr(args, option) for option in OF_ALL} | marks
-    return read_input(argparse.Namespace(**{**said, "input": path, "schema": schema, "undetermined": "nan"}))
+    of_all = {option: getattr(args, option) for option in OF_ALL}
+    own = {**dict.fromkeys(vars(args)), **of_all, **marks, "input": path, "schema": schema, "undetermined": "nan"}
+    return read_input(argparse.Namespace(**own))
 
 
 def said_of(args: argparse.Namespace) -> Said | None:

@@ -135,8 +135,9 @@ def _groups_together(file: Any, start: int, stop: int, rows: int) -> Iterator[tu
 
 
 def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, level: float) -> pl.DataFrame:
-    numbers = (rows[name].explode().to_numpy() for name in ("estimate", "std_error"))
-    frame = cells_frame(cell_frame(schema, table.name, table), rows["geocode"].to_list(), *numbers, level)
+    estimate, std_error = (rows[name].explode().to_numpy() for name in ("estimate", "std_error"))
+    keys, codes = cell_frame(schema, table.name, table), rows["geocode"].to_list()
+    frame = cells_frame(keys, codes, estimate, std_error, level)
     return at_geounits(frame, geolevel).rename({"std_error": STD_ERROR})
 
 

@@ -137,8 +137,9 @@ def geounits_frame(
     for name in tables:
         table = parse_table(result.schema, name)
         if table.name in stored and not table.is_turned:
-            numbers = (own.ravel() for own in result.stored(geolevel, table, np.arange(members.size)))
-            frame = cells_frame(cell_frame(result.schema, name, table), codes, *numbers, confidence_level)
+            estimate, std_error = map(np.ravel, result.stored(geolevel, table, np.arange(members.size)))
+            keys = cell_frame(result.schema, name, table)
+            frame = cells_frame(keys, codes, estimate, std_error, confidence_level)
         else:
             frame = tables_frame(
                 result, {code: members[[i]] for i, code in enumerate(codes)}, [name], confidence_level, progress
