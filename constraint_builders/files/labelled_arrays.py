@@ -17,7 +17,8 @@ from constraint_builders.extras import needing
 from constraint_builders.files.columns import HOW_PRECISE, plain_name, spreads_by_stem, stem_of, with_unit
 from constraint_builders.files.hidden_totals import hidden_totals
 from constraint_builders.files.labels import in_order, is_total, may_be_total
-from constraint_builders.files.rows import MeasuredCells, variances_of
+from constraint_builders.files.measured_table import variances_of
+from constraint_builders.files.rows import MeasuredCells
 from constraint_builders.problem import Problem
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import LawOrName, NoiseLaw
@@ -39,20 +40,22 @@ from constraint_builders.description.source_values import Understood
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.files.area_tables import TableAreas
-from constraint_builders.files.columns import CV_PERCENT, PARENT, SUMMED_OUT, find_columns
+from constraint_builders.files.columns import (
+    CV_PERCENT,
+    MARGIN,
+    PARENT,
+    SUMMED_OUT,
+    VARIANCE,
+    Columns,
+    Spread,
+    find_columns,
+)
 from constraint_builders.files.doubts import copies, doubts
 from constraint_builders.files.hidden_totals import geounit_of_all, hidden_totals, refuse_rows_that_are_none
 from constraint_builders.files.labels import refuse_overlapping, with_totals
 from constraint_builders.files.naming import naming
-from constraint_builders.files.rows import (
-    LevelTable,
-    MeasuredCells,
-    Rows,
-    as_written,
-    infer,
-    read_measurements,
-    with_a_variable,
-)
+from constraint_builders.files.numbers import TEXT, decimal_mark
+from constraint_builders.files.rows import LevelTable, MeasuredCells, Rows, as_written, infer, with_a_variable
 from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.spine_of_codes import read_geography
 from constraint_builders.measured import Measured
@@ -60,6 +63,7 @@ from constraint_builders.problem import Problem
 from constraint_builders.sources import SourceTable, together, told_apart
 from constraint_builders.vectors import refuse_impossible
 
+UNPUBLISHED = "; where nothing was published leave the value empty, its variance inf"
 IN_A_TABLE = "one is missing, counted twice or in other units; a level may be left out"
 
 
@@ -96,13 +100,14 @@ def measured(
     silent: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
     areas: TableAreas | None = None,
     inferred: bool = False,
+    may_lack: bool = False,
 ) -> MeasuredTable:
     """What a long table that was opened says; parameters and errors are those of `read_long_table`.
 
     And `total` as in `constraint_builders.read_tables`; `totals`, where they were found out before, as of `Understood`;
     for every variable the labels whose rows are `silent`, not even saying that nothing was measured, and their first
-    rows; whether the schema was `inferred` from the rows, as it is where none is given.
-    Where there are areas every row has the level and the code of one.
+    rows; whether the schema was `inferred` from the rows, as it is where none is given; whether tables `may_lack` rows
+    of cells that were not published. Where there are areas every row has the level and the code of one.
     """
     with naming(table.what):
         columns = find_columns(table.frame, schema)
@@ -120,8 +125,13 @@ def measured(
             refuse_overlapping(schema)
         geography = read_geography(table, columns) if areas is None else areas.geography(table, columns)
         rows = Rows(table, columns, schema, geography, inferred)
-        order = rows.order()
-        values, variances = (column[order] for column in read_measurements(rows, columns))
+        if may_lack:
+            rows.refuse_gaps(asks)
+        order = rows.order(may_lack)
+        values, variances = (
+            np.where(order < 0, nothing, column[order])
+            for column, nothing in zip(read_measurements(rows, columns), (np.nan, np.inf), strict=True)
+        )
         cells = _tables(rows, values, variances)
         spine = geography.places if geography and isinstance(geography.places, Spine) else None
         by_levels = [own for own in cells if set(own.table.factors) <= set(schema.names)]
@@ -279,3 +289,49 @@ def _compare_children(schema: Schema, spine: Spine, found: Sequence[MeasuredCell
         variances.setdefault(level, {})[own.table.name] = own.variances.mean(axis=cells)
         totals.setdefault(level, {})[own.table.name] = np.nan_to_num(own.values).sum(axis=cells)
     refuse_missing_children(schema, spine, variances, totals, IN_A_TABLE)
+
+
+def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
+    """The values of the rows, NaN for an empty one, and their variances.
+
+    Standard errors are squared; margins of error are divided by the normal quantile of their level first, and
+    coefficients of variation multiplied by the value.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not a number that it can be. The message names the cell and the row.
+    """
+    frame, spread = rows.source.frame, columns.spread
+    if spread.kind == CV_PERCENT and frame[spread.column].dtype in TEXT:
+        frame = frame.with_columns(pl.col(spread.column).cast(pl.String).str.strip_chars().str.strip_suffix("%"))
+    mark = decimal_mark([frame[columns.value], frame[spread.column]], rows.source.delimiter)
+    values = rows.numbers(frame[columns.value], mark, "value", UNPUBLISHED)
+    said = rows.numbers(frame[spread.column], mark, spread.column)
+    missing = "is missing: give a number, 0 for exact, or inf for not measured"
+    rows.refuse(spread.column, np.isnan(said), missing)
+    rows.refuse(spread.column, said < 0, "is negative: give a number of 0 or more")
+    rows.refuse("value", np.isinf(values), "is infinite: give a finite number")
+    if spread.kind == CV_PERCENT:
+        empty = np.isfinite(said) & (values == 0)
+        rows.refuse(spread.column, empty, "says nothing about a value of 0: give variances or std_error instead")
+    variances = variances_of(said, values, spread)
+    rows.refuse(spread.column, (variances == 0) & (said > 0), "is too small for a variance: write 0 for exact")
+    rows.refuse(spread.column, np.isinf(variances) & np.isfinite(said), "has a variance beyond floating point")
+    unknown = np.isnan(values) & np.isfinite(variances)
+    rows.refuse("value", unknown, f"is missing: give a number, or the {spread.column} inf for not measured")
+    return values, variances
+
+
+def variances_of(said: Float, values: Float, spread: Spread) -> Float:
+    """The variances that a column of precisions says of its values, in their shape."""
+    if spread.kind == VARIANCE:
+        return said
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if spread.kind == MARGIN:
+            from scipy.special import ndtri
+
+            said = said / float(ndtri((1 + spread.level) / 2))
+        elif spread.kind == CV_PERCENT:
+            said = np.where(np.isinf(said), np.inf, said / 100 * abs(values))
+        return said**2

@@ -1,13 +1,11 @@
-"""The rows of a long table, matched with the cells of a schema's tables.
-
-Of their numbers come the variances of their noise, however a table says how precise it is.
-"""
+"""The rows of a long table, matched with the cells of a schema's tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -19,29 +17,33 @@ from constraint_builders.description.schema import Schema
 from constraint_builders.description.spine import Spine
 from constraint_builders.description.table import Table
 from constraint_builders.files.columns import (
-    CV_PERCENT,
+    GEOCODE,
     GEOLEVEL,
-    MARGIN,
     SOURCE,
     SUMMED_OUT,
     TABLE,
-    VARIANCE,
     Columns,
-    Spread,
     cell_keys,
     find_columns,
 )
 from constraint_builders.files.doubts import misspelt
-from constraint_builders.files.labels import LabelNumbers, inferred_levels, read_table_name, refuse_alike
+from constraint_builders.files.labels import (
+    LabelNumbers,
+    inferred_levels,
+    read_table_name,
+    refuse_alike,
+    refuse_numbers,
+)
 from constraint_builders.files.naming import listed, shown
-from constraint_builders.files.numbers import TEXT, NotANumberError, decimal_mark, read_labels, read_numbers
+from constraint_builders.files.numbers import NotANumberError, read_labels, read_numbers
 from constraint_builders.files.source import Source
 from constraint_builders.files.spine_of_codes import Geography
 from constraint_builders.sources import SourceTable
 
 LevelTable = tuple[str, str]
+MOST_CELLS = 1e7  # of a table that lacks some: it is held whole
+LEAST_ALIKE = 3  # labels of two columns, each of which goes with one of the other, that say the same; two if twice each
 NO_VARIABLE = "line"  # what the one is called that every row sums out
-UNPUBLISHED = "; where nothing was published leave the value empty, its variance inf"
 
 
 def infer(source: Source, columns: Columns) -> Schema:
@@ -257,9 +259,9 @@ class Rows:
         name = self.names[block.table]
         return (self._places.levels[block.level], name) if self._has_places else name
 
-    def order(self) -> Integers:
-        """The row of every cell of all blocks, block after block, each there exactly once."""
-        for number, block in enumerate(self.blocks):
+    def order(self, may_lack: bool = False) -> Integers:
+        """The row of every cell of all blocks, block after block, each there once; -1 where it may lack one."""
+        for number, block in enumerate(() if may_lack else self.blocks):
             self._refuse_missing_cells(number, block)
         sizes = np.array([np.prod(self.shape(block), dtype=np.int64) for block in self.blocks])
         starts = np.cumsum(sizes) - sizes
@@ -268,14 +270,41 @@ class Rows:
         for axis, cells in enumerate(self.cells):
             positions += self.keys.strides[self.table_of_row, axis] * cells
         self._refuse_duplicates(positions, int(sizes.sum()))
-        order = np.empty_like(positions)
+        order = np.full(int(sizes.sum()), -1)
         order[positions] = np.arange(positions.size)
         return order
 
+    def _lacking(self, number: int, block: Block) -> tuple[Integers, int]:
+        """The rows of a block, (k,), and of how many cells; all of them where none lacks a row."""
+        size = int(np.prod([1, *self.shape(block)], dtype=object))
+        return np.flatnonzero(self.block_of_row == number), size
+
+    def refuse_gaps(self, asks: bool) -> None:
+        """Refuse tables some cells of which have no row, too large ones, and those of which two columns say the same.
+
+        With `asks` columns of percentages and the like too, as labels of which all else would have none.
+        """
+        variables = [self._columns.variables[name] for name in self._schema.names]
+        places = [self._columns.keys[GEOCODE]] if GEOCODE in self._columns.keys else []
+        labels = self.source.frame.with_columns(read_labels(self.source.frame[name]) for name in variables)
+        levels = self._places.level_of[self._geounits]
+        for number, block in enumerate(self.blocks):
+            mine, size = self._lacking(number, block)
+            if size <= mine.size:
+                continue
+            rows = labels[mine]
+            for name in variables if asks else ():
+                refuse_numbers(name, rows[name])
+            _refuse_alike(rows, labels.filter(pl.Series(levels == block.level)), [*places, *variables])
+            if size > MOST_CELLS:
+                raise ValueError(
+                    f"table {self.names[block.table]!r} has {mine.size:,} rows of {size:,} cells, which would all be "
+                    "held: leave out a variable, or sum others to groups"
+                )
+
     def _refuse_missing_cells(self, number: int, block: Block) -> None:
         table, shape = self.tables[block.table], self.shape(block)
-        size = int(np.prod([1, *shape], dtype=object))
-        mine = np.flatnonzero(self.block_of_row == number)
+        mine, size = self._lacking(number, block)
         if mine.size >= size:
             return
         columns: list[NDArray[np.integer]] = [self.geounit_of_row, *(self.cells[axis] for axis in table.axes)]
@@ -329,6 +358,20 @@ class Rows:
         return f" of {self._places.levels[self._places.level_of[position]]} {self._places.geocodes[position]!r}"
 
 
+def _refuse_alike(rows: pl.DataFrame, near: pl.DataFrame, names: Sequence[str]) -> None:
+    """Refuse two columns that say the same of all rows of a table, as a code and a name do, and of others near it."""
+    for one, other in combinations(names, 2):
+        pairs = rows.group_by(one, other, maintain_order=True).agg(pl.len().alias(SUMMED_OUT))  # no column's name
+        least = 2 if (pairs[SUMMED_OUT] > 1).all() else LEAST_ALIKE
+        both = near.filter((pl.col(one) != SUMMED_OUT) & (pl.col(other) != SUMMED_OUT)).select(one, other).unique()
+        is_alike = (own.height == own[one].n_unique() == own[other].n_unique() for own in (pairs, both))
+        if least <= pairs.height and all(is_alike):
+            raise ValueError(
+                f"columns {one!r} and {other!r} say the same, {shown(pairs[one][0])} is {shown(pairs[other][0])}: keep "
+                "one, and call the other 'note'"
+            )
+
+
 def _first_gap(cells: Integers, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The first cell, in C order, not in a row of `cells`, (k, axes); all cells may be more than can be counted."""
     present = np.unique(cells, axis=0)
@@ -345,49 +388,3 @@ def _describe(table: str, where: str, variables: Sequence[str], labels: Sequence
     kept = [f"{name}={label}" for name, label in zip(variables, labels, strict=True) if label != SUMMED_OUT]
     cell = f", cell ({', '.join(kept)})" if kept else ""
     return f"table {table!r}{where}{cell}{f', source {source!r}' if source else ''}"
-
-
-def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
-    """The values of the rows, NaN for an empty one, and their variances.
-
-    Standard errors are squared; margins of error are divided by the normal quantile of their level first, and
-    coefficients of variation multiplied by the value.
-
-    Raises
-    ------
-    ValueError
-        If an entry is not a number that it can be. The message names the cell and the row.
-    """
-    frame, spread = rows.source.frame, columns.spread
-    if spread.kind == CV_PERCENT and frame[spread.column].dtype in TEXT:
-        frame = frame.with_columns(pl.col(spread.column).cast(pl.String).str.strip_chars().str.strip_suffix("%"))
-    mark = decimal_mark([frame[columns.value], frame[spread.column]], rows.source.delimiter)
-    values = rows.numbers(frame[columns.value], mark, "value", UNPUBLISHED)
-    said = rows.numbers(frame[spread.column], mark, spread.column)
-    missing = "is missing: give a number, 0 for exact, or inf for not measured"
-    rows.refuse(spread.column, np.isnan(said), missing)
-    rows.refuse(spread.column, said < 0, "is negative: give a number of 0 or more")
-    rows.refuse("value", np.isinf(values), "is infinite: give a finite number")
-    if spread.kind == CV_PERCENT:
-        empty = np.isfinite(said) & (values == 0)
-        rows.refuse(spread.column, empty, "says nothing about a value of 0: give variances or std_error instead")
-    variances = variances_of(said, values, spread)
-    rows.refuse(spread.column, (variances == 0) & (said > 0), "is too small for a variance: write 0 for exact")
-    rows.refuse(spread.column, np.isinf(variances) & np.isfinite(said), "has a variance beyond floating point")
-    unknown = np.isnan(values) & np.isfinite(variances)
-    rows.refuse("value", unknown, f"is missing: give a number, or the {spread.column} inf for not measured")
-    return values, variances
-
-
-def variances_of(said: Float, values: Float, spread: Spread) -> Float:
-    """The variances that a column of precisions says of its values, in their shape."""
-    if spread.kind == VARIANCE:
-        return said
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        if spread.kind == MARGIN:
-            from scipy.special import ndtri
-
-            said = said / float(ndtri((1 + spread.level) / 2))
-        elif spread.kind == CV_PERCENT:
-            said = np.where(np.isinf(said), np.inf, said / 100 * abs(values))
-        return said**2

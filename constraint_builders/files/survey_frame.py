@@ -36,7 +36,6 @@ from constraint_builders.files.source import Source, open_source
 from constraint_builders.files.wide_tables import (
     columns_of_numbers,
     plainly_written,
-    with_absent_rows,
     with_rows_for_cells,
 )
 
@@ -156,10 +155,6 @@ def measured_as_said(
             cell = {*found.keys.values(), *variables.values()}
             perhaps = filter(None, (misspelt(table, name, sorted(cell - {name})) for name in variables.values()))
             table = replace(table, doubts=(*table.doubts, *perhaps))
-        if isinstance(noise, NoiseLaw) or said.style == ACS:
-            table = with_absent_rows(
-                table, schema, None if areas is None else areas.areas, inferred and SUMMED_OUT not in marks
-            )
     return measured(
         table,
         schema,
@@ -171,6 +166,7 @@ def measured_as_said(
         silent={name: labels for name, labels in nothing.items() if labels},
         areas=areas,
         inferred=inferred,
+        may_lack=isinstance(noise, NoiseLaw) or said.style == ACS,
     )
 
 
