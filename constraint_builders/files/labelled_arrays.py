@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from constraint_builders.arrays import Float
-from constraint_builders.description.noise import LawOrName
+from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
 from constraint_builders.description.table import parse_table
 from constraint_builders.extras import needing
-from constraint_builders.files.columns import HOW_PRECISE, plain_name, spreads_by_stem, stem_of, with_unit
+from constraint_builders.files.columns import CV_PERCENT, HOW_PRECISE, plain_name, spreads_by_stem, stem_of, with_unit
+from constraint_builders.files.doubts import doubts
 from constraint_builders.files.hidden_totals import hidden_totals
-from constraint_builders.files.labels import in_order, is_total, may_be_total
+from constraint_builders.files.labels import in_order, is_total, may_be_total, refuse_overlapping
 from constraint_builders.files.measured_table import variances_of
 from constraint_builders.files.rows import MeasuredCells
 from constraint_builders.problem import Problem
@@ -49,7 +51,8 @@ def problem_from_dataset(
         If an array says nothing of its precision, or two are of one table.
     """
     spreads = {stem: own for stem, (_, own) in spreads_by_stem(map(str, source.data_vars), "arrays").items()}
-    inferred, schema = not schema, schema or Schema(_levels(source))
+    written = {str(name): [str(label) for label in source[name].values] for name in source.sizes}
+    inferred, schema = not schema, schema or Schema({name: in_order(labels) for name, labels in written.items()})
     values: dict[str, Any] = {}
     observed: dict[str, Any] = {}
     for name in source.data_vars:
@@ -74,14 +77,17 @@ def problem_from_dataset(
     observed = {table: observed[table] for table in tables}
     problem = Problem(schema, observed, desired, noise=noise, undetermined=undetermined)
     y = problem.vector(values)
-    if inferred:
-        notes = _ask_about_totals(problem, y)
-        problem = problem.replace(understood=Understood((), (), "", notes)) if notes else problem
-    return problem, y
+    in_percent = any(own.kind == CV_PERCENT for own in spreads.values())
+    notes = [*doubts(problem.observed, y, problem.variances, isinstance(noise, NoiseLaw), in_percent)]
+    notes += _ask_about_totals(problem, y, written) if inferred else ()
+    return problem.replace(understood=Understood((), (), "", tuple(notes))), y
 
 
-def _ask_about_totals(problem: Problem, y: Float) -> tuple[str, ...]:
-    """Refuse labels of y, (n,), that count everybody, or may: a total has no such dimension. What is doubtful."""
+def _ask_about_totals(problem: Problem, y: Float, written: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Refuse labels of y, (n,), that count some twice, in the order of the arrays; or may: what is doubtful.
+
+    One of everybody is refused too: a total has no such dimension.
+    """
     schema = problem.domain.schema
     for variable in schema.variables:
         total = next((label for label in variable.levels if is_total(label) or may_be_total(label)), None)
@@ -90,10 +96,11 @@ def _ask_about_totals(problem: Problem, y: Float) -> tuple[str, ...]:
                 f"dimension {variable.name!r} has the label {total!r}: give what counts everybody as an array without "
                 "the dimension, or give a schema where it is a level"
             )
+    refuse_overlapping(schema)
     parts = zip(problem.observed.names, problem.observed_tables, strict=True)
     values, variances = (problem.observed.tables(vector) for vector in (y, problem.variances))
     cells = [MeasuredCells("", own, values[name][None], variances[name][None]) for name, own in parts]
-    return hidden_totals(schema, cells, {name: schema.labels_of(name) for name in schema.names})
+    return hidden_totals(schema, cells, written)
 
 
 def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarray.Dataset:
@@ -125,10 +132,3 @@ def dataset(problem: Problem, values: ArrayLike, std_errors: ArrayLike) -> xarra
         for what, own in ((ESTIMATE, estimates[name]), (STD_ERROR, errors[name])):
             found[f"{called} {what}"] = xarray.DataArray(own, coordinates, list(coordinates))
     return xarray.Dataset(found)
-
-
-def _levels(source: xarray.Dataset) -> dict[str, Any]:
-    return {
-        str(name): in_order([str(label) for label in source[name].values]) if name in source.coords else size
-        for name, size in source.sizes.items()
-    }

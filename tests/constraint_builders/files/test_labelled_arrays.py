@@ -39,6 +39,23 @@ def test_labels_of_a_schema_in_another_order() -> None:
     np.testing.assert_array_equal(variances, [[4, 1], [np.inf, 1], [4, 1]])
 
 
+def measured(values: list[float], labels: list[str], error: float) -> xarray.Dataset:
+    """One table by age, and its standard errors."""
+    arrays = {"n": values, "n_se": np.full(len(values), error)}
+    return xarray.Dataset({name: xarray.DataArray(own, {"age": labels}, ["age"]) for name, own in arrays.items()})
+
+
+def test_labels_that_count_twice_and_what_is_doubtful_are_told_as_of_frames() -> None:
+    overlapping = measured([130.0, 20, 90, 240], ["0-17", "0-4", "5-17", "18+"], 30.0)
+    with pytest.raises(ValueError, match="'0-17' and '0-4' count some people twice"):
+        read_tables(overlapping)
+    beside = measured([31_007.0, 17_011, 48_018, 9_001], ["north", "east", "hills", "coast"], 0.1)  # the third, of two
+    with pytest.raises(ValueError, match="'hills' counts as many as 'north' and 1 more together"):
+        read_tables(beside)
+    swapped, _ = read_tables(measured([1.0, 2, 3], ["a", "b", "c"], 50.0))
+    assert swapped.understood.notes == ("every value is smaller than its standard error: are the columns swapped?",)
+
+
 def test_out_and_in_again() -> None:
     problem = Problem(
         SCHEMA, {"total": 2.0, "sex * adult": 3.0, "age * sex": 1.0}, desired=["total", "adult * sex", "sex"]
