@@ -149,12 +149,12 @@ def geounits_frame(
 
 
 def cells_frame(
-    keys: pl.DataFrame, places: Sequence[str], estimate: Float, std_error: Float, confidence_level: float
+    keys: pl.DataFrame, places: Sequence[str], estimate: Float, std_error: Float, confidence: float
 ) -> pl.DataFrame:
     """All cells of a table, by their keys, in every place; numbers are (places * cells,), cells of a place together."""
     place = pl.Series("place", places, dtype=pl.String).gather(np.repeat(np.arange(len(places)), keys.height))
     repeated = pl.concat([keys] * len(places)).with_columns(place)
-    return _with_results(repeated, estimate, std_error, confidence_level)
+    return _with_results(repeated, estimate, std_error, confidence)
 
 
 def at_geounits(frame: pl.DataFrame, geolevel: str) -> pl.DataFrame:
