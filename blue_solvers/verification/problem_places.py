@@ -270,7 +270,7 @@ def _level(
     described: tuple[tuple[Float, Float], float],
     above: dict[int, Reach] | None = None,
 ) -> Level:
-    """A level of places so `described`, (rows,) or (1,) each, and of its tables what holds each and what it is summed from.
+    """A level of places `described`, (rows,) each, and of its tables what holds each and what it is summed from.
 
     That is the smallest with one factor more, a helper of several, or the table that holds it.
     """
