@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.schema import Schema
@@ -18,7 +19,14 @@ from constraint_builders.extras import needing
 from constraint_builders.files.columns import CV_PERCENT, HOW_PRECISE, plain_name, spreads_by_stem, stem_of, with_unit
 from constraint_builders.files.doubts import doubts
 from constraint_builders.files.hidden_totals import hidden_totals
-from constraint_builders.files.labels import in_order, is_total, may_be_total, refuse_overlapping
+from constraint_builders.files.labels import (
+    ask_about,
+    in_order,
+    is_total,
+    may_be_total,
+    refuse_alike,
+    refuse_overlapping,
+)
 from constraint_builders.files.measured_table import variances_of
 from constraint_builders.files.rows import MeasuredCells
 from constraint_builders.problem import Problem
@@ -70,7 +78,7 @@ def problem_from_dataset(
         if (said < 0).any():
             raise ValueError(f"array {spread.column!r} has a negative entry: give numbers of 0 or more")
         measured = np.where(np.isnan(own), np.inf, said)
-        variances = variances_of(measured, own, spread)
+        variances = variances_of(measured, own, spread, partial(_refuse, str(name)))
         observed[table] = source[name].copy(data=np.where(np.isnan(own), np.inf, variances))
         values[table] = source[name]
     tables = sorted(observed, key=lambda name: parse_table(schema, name).sort_key)
@@ -81,6 +89,12 @@ def problem_from_dataset(
     notes = [*doubts(problem.observed, y, problem.variances, isinstance(noise, NoiseLaw), in_percent)]
     notes += _ask_about_totals(problem, y, written) if inferred else ()
     return problem.replace(understood=Understood((), (), "", tuple(notes))), y
+
+
+def _refuse(array: str, what: str, wrong: Flags, why: str) -> None:
+    """Raise `ValueError` if something is wrong anywhere in an array, of flags (...)."""
+    if wrong.any():
+        raise ValueError(f"array {array!r}: {what} {why}")
 
 
 def _ask_about_totals(problem: Problem, y: Float, written: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -96,6 +110,8 @@ def _ask_about_totals(problem: Problem, y: Float, written: Mapping[str, Sequence
                 f"dimension {variable.name!r} has the label {total!r}: give what counts everybody as an array without "
                 "the dimension, or give a schema where it is a level"
             )
+        refuse_alike(variable.levels, f"dimension {variable.name!r}")
+        ask_about(variable.name, variable.levels)
     refuse_overlapping(schema)
     parts = zip(problem.observed.names, problem.observed_tables, strict=True)
     values, variances = (problem.observed.tables(vector) for vector in (y, problem.variances))

@@ -238,7 +238,7 @@ def with_totals(
         if not totals and SUMMED_OUT not in said:
             totals = [label for label in there if is_total(label) and plain_label(label) not in taken]
             if not schema:
-                _ask(column, [label for label in there if label not in totals])
+                ask_about(column, [label for label in there if label not in totals])
         totals = [label for label in totals if label.strip() != SUMMED_OUT]
         if totals:
             found += [f"{column} {label!r}" for label in totals]
@@ -256,7 +256,8 @@ def refuse_numbers(column: str, labels: Iterable[str]) -> None:
         raise ValueError(f"column {column!r} holds numbers: call it 'note' if they are no labels; {is_level}")
 
 
-def _ask(column: str, labels: Sequence[str]) -> None:
+def ask_about(column: str, labels: Sequence[str]) -> None:
+    """Refuse labels of a column that may be totals, or are of no counts."""
     is_level = f"where it is a level, say total= '{SUMMED_OUT}' or give a schema"
     for label in labels:
         if not label.strip():

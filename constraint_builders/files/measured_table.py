@@ -25,7 +25,7 @@ also be called ``Total:`` and the like, and without a schema a level that counts
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from constraint_builders.arrays import Float
+from constraint_builders.arrays import Flags, Float
 from constraint_builders.description.noise import LawOrName, NoiseLaw
 from constraint_builders.description.schema import Schema
 from constraint_builders.description.source_values import Understood
@@ -312,26 +312,28 @@ def read_measurements(rows: Rows, columns: Columns) -> tuple[Float, Float]:
     rows.refuse(spread.column, np.isnan(said), missing)
     rows.refuse(spread.column, said < 0, "is negative: give a number of 0 or more")
     rows.refuse("value", np.isinf(values), "is infinite: give a finite number")
-    if spread.kind == CV_PERCENT:
-        empty = np.isfinite(said) & (values == 0)
-        rows.refuse(spread.column, empty, "says nothing about a value of 0: give variances or std_error instead")
-    variances = variances_of(said, values, spread)
-    rows.refuse(spread.column, (variances == 0) & (said > 0), "is too small for a variance: write 0 for exact")
-    rows.refuse(spread.column, np.isinf(variances) & np.isfinite(said), "has a variance beyond floating point")
+    variances = variances_of(said, values, spread, rows.refuse)
     unknown = np.isnan(values) & np.isfinite(variances)
     rows.refuse("value", unknown, f"is missing: give a number, or the {spread.column} inf for not measured")
     return values, variances
 
 
-def variances_of(said: Float, values: Float, spread: Spread) -> Float:
-    """The variances that a column of precisions says of its values, in their shape."""
-    if spread.kind == VARIANCE:
-        return said
+def variances_of(said: Float, values: Float, spread: Spread, refuse: Callable[[str, Flags, str], None]) -> Float:
+    """The variances that a column of precisions says of its values, in their shape.
+
+    Those that are none are refused, by what it is, where, and why.
+    """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        errors = said
         if spread.kind == MARGIN:
             from scipy.special import ndtri
 
-            said = said / float(ndtri((1 + spread.level) / 2))
+            errors = said / float(ndtri((1 + spread.level) / 2))
         elif spread.kind == CV_PERCENT:
-            said = np.where(np.isinf(said), np.inf, said / 100 * abs(values))
-        return said**2
+            nothing = np.isfinite(said) & (values == 0)
+            refuse(spread.column, nothing, "says nothing about a value of 0: give variances or std_error instead")
+            errors = np.where(np.isinf(said), np.inf, said / 100 * abs(values))
+        variances = said if spread.kind == VARIANCE else errors**2
+    refuse(spread.column, (variances == 0) & (said > 0), "is too small for a variance: write 0 for exact")
+    refuse(spread.column, np.isinf(variances) & np.isfinite(said), "has a variance beyond floating point")
+    return variances

@@ -52,6 +52,10 @@ def test_labels_that_count_twice_and_what_is_doubtful_are_told_as_of_frames() ->
     beside = measured([31_007.0, 17_011, 48_018, 9_001], ["north", "east", "hills", "coast"], 0.1)  # the third, of two
     with pytest.raises(ValueError, match="'hills' counts as many as 'north' and 1 more together"):
         read_tables(beside)
+    with pytest.raises(ValueError, match="is 'percent' a count"):
+        read_tables(measured([7.0, 8, 53], ["a", "b", "percent"], 1.0))
+    with pytest.raises(ValueError, match="dimension 'age' has both 'A' and 'a'"):
+        read_tables(measured([7.0, 8, 53], ["a", "A", "b"], 1.0))
     swapped, _ = read_tables(measured([1.0, 2, 3], ["a", "b", "c"], 50.0))
     assert swapped.understood.notes == ("every value is smaller than its standard error: are the columns swapped?",)
 
@@ -90,6 +94,11 @@ def test_geounits_are_the_first_dimension() -> None:
     (lambda own: own.assign({"n_se": own["n"]}), "both say how precise 'n' is"),
     (lambda own: own.assign({"n variance": own["n"] - 23}), "has a negative entry"),
     (lambda own: own.rename({"counts_std_error": "counts std_error (%)"}), "is in percent: name it cv_percent"),
+    (
+        lambda own: own.rename({"counts_std_error": "counts_cv_percent"}).assign(counts=own["counts"] * 0),
+        "array 'counts': counts_cv_percent says nothing about a value of 0",
+    ),
+    (lambda own: own.assign(counts_std_error=own["counts_std_error"] * 1e-200), "is too small for a variance"),
 )
 def test_what_is_wrong_is_named(change: object) -> None:
     read_tables(change(dataset()))  # type: ignore[operator]
