@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -61,15 +60,21 @@ class StoredEstimates(StoredResult):
         return self.description.files_of(estimates_of(geolevel))
 
     def rows(self, geolevel: str, table: Table, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows of a table, those of some groups of the file at a time, as they lie in the files."""
+        """The rows of a table, some at a time, as they lie in the files."""
         for name in self._files(geolevel):
             path, (start, stop) = self.folder / name, self._rows_of(geolevel, name).get(table.name, (0, 0))
             if start == stop:
                 continue
             with naming(path), open_parquet(path) as file:
-                for groups, before in _groups_together(file, start, stop, max(1, TOGETHER // table.size)):
-                    rows = frame_of(file.read_row_groups(groups, columns)).select(columns)
-                    yield rows[max(start - before, 0) : stop - before]
+                heights = np.array([file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)])
+                stops = np.cumsum(heights)
+                groups = np.flatnonzero((stops > start) & (stops - heights < stop)).tolist()
+                before = int((stops - heights)[groups[0]])
+                for batch in file.iter_batches(max(1, TOGETHER // table.size), groups, columns):
+                    rows = frame_of(batch).select(columns)[max(start - before, 0) : max(stop - before, 0)]
+                    before += batch.num_rows
+                    if rows.height:
+                        yield rows
 
     def _rows_of(self, geolevel: str, name: str) -> dict[str, tuple[int, int]]:
         """Where the rows of every table begin and end in a file: they lie together."""
@@ -121,17 +126,6 @@ class StoredEstimates(StoredResult):
         table = next(own for place, own in self.tables() if place == geolevel)
         rows = self.rows(geolevel, table, ["geocode", "estimate", "std_error"])
         return pl.concat(_cells(self.schema, geolevel, table, few, level).gather_every(table.size) for few in rows)
-
-
-def _groups_together(file: Any, start: int, stop: int, rows: int) -> Iterator[tuple[list[int], int]]:
-    """Groups of an open file that have rows from start to stop, of about so many rows together, and the rows before."""
-    said = file.metadata
-    heights = [said.row_group(number).num_rows for number in range(said.num_row_groups)]
-    stops = np.cumsum(heights)
-    starts = stops - heights
-    own = np.flatnonzero((starts < stop) & (stops > start))
-    for groups in np.split(own, np.flatnonzero(np.diff((starts[own] - starts[own[0]]) // rows)) + 1):
-        yield groups.tolist(), int(starts[groups[0]])
 
 
 def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, level: float) -> pl.DataFrame:
