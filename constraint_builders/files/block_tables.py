@@ -63,15 +63,11 @@ def read_block_counts(path: str | os.PathLike[str], schema: Schema) -> tuple[lis
         key = next((name for name in GEOID_COLUMNS if name in frame.columns), None)
         if key is None:
             raise ValueError(f"there is no column {' or '.join(map(repr, GEOID_COLUMNS))} to name the blocks")
-        codes = read_codes(frame[key])
-        if codes.null_count() or frame.is_empty():
-            raise ValueError(f"column {key!r} is empty{_in_row(source, codes.is_null())}: every row needs a block")
+        codes = source.filled(read_codes(frame[key]), ": every row needs a block")
+        if frame.is_empty():
+            raise ValueError(f"column {key!r} is empty: every row needs a block")
         source = replace(source, frame=frame.with_columns(codes))
         return _long(source, key, schema) if COUNT_COLUMN in frame.columns else _wide(source, key, schema)
-
-
-def _in_row(source: Source, wrong: pl.Series) -> str:
-    return f" in row {source.row_of(wrong)}" if wrong.any() else ""
 
 
 def _wide(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
@@ -88,7 +84,8 @@ def _wide(source: Source, key: str, schema: Schema) -> tuple[list[str], Float]:
         raise ValueError(f"column {extra[0]!r} is no cell of the schema")
     repeated = frame[key].is_duplicated()
     if repeated.any():
-        raise ValueError(f"block {frame[key].filter(repeated)[0]!r} is given twice, first{_in_row(source, repeated)}")
+        block, row = frame[key].filter(repeated)[0], source.row_of(repeated)
+        raise ValueError(f"block {block!r} is given twice, first in row {row}")
     counts = np.stack(source.counts(names), axis=1)
     order = frame[key].arg_sort()
     return frame[key].gather(order).to_list(), counts[order.to_numpy()].reshape(-1, *schema.shape)
