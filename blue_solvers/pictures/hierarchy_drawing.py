@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from constraint_builders.arrays import Float
 from constraint_builders.description.reals import real_array
 from constraint_builders.description.spine import Spine
+from constraint_builders.geography.entities import walk_of_leaves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,17 +60,9 @@ def hierarchy(ax: Axes, spine: Spine, values: ArrayLike, label: str) -> Axes:
 
 def _places(spine: Spine) -> Float:
     """Leaves side by side in the order of a walk through the tree, others over the middle of their children, (G,)."""
-    children: list[list[int]] = [[] for _ in range(spine.size)]
-    for child in np.flatnonzero(spine.parent >= 0):
-        children[spine.parent[child]].append(int(child))
-    across = np.zeros(spine.size)
-    leaves, waiting = 0, np.flatnonzero(spine.parent < 0).tolist()
-    while waiting:
-        node = waiting.pop()
-        if not children[node]:
-            across[node], leaves = leaves, leaves + 1
-        waiting.extend(reversed(children[node]))
-    for node in sorted(range(spine.size), key=lambda node: -spine.level_of[node]):
-        if children[node]:
-            across[node] = np.mean(across[children[node]])
+    across, below = walk_of_leaves(spine)[0].astype(float), np.flatnonzero(spine.parent >= 0)
+    for members in spine.members[-2::-1]:
+        inner = members[spine.child_counts[members] > 0]
+        sums = np.bincount(spine.parent[below], across[below], spine.size)
+        across[inner] = sums[inner] / spine.child_counts[inner]
     return across

@@ -10,7 +10,7 @@ from blue_solvers.spine_design.report import SpineReport
 from constraint_builders.arrays import Index
 from constraint_builders.description.spine import Spine
 from constraint_builders.geography import Entities, compositions, leaves, osed
-from constraint_builders.geography.entities import depths
+from constraint_builders.geography.entities import walk_of_leaves
 from constraint_builders.pictures import BLUE, COLOURS, DASHES, ORANGE, logarithmic
 from constraint_builders.printable import printable
 
@@ -48,7 +48,7 @@ def spine(axes: Axes, tree: Spine, entities: Entities, name: str, *, whole: bool
     if name not in entities.names:
         raise ValueError(f"no entity {name!r}: there are {', '.join(map(repr, entities.names[:8]))}, ...")
     entity = Entities([name], entities.contains[[entities.names.index(name)]])
-    start, stop = _spans(tree)
+    start, stop = walk_of_leaves(tree)
     signs = compositions(tree, entity).toarray()[0]
     labels = []
     for row, (level, members) in enumerate(zip(tree.levels, tree.members, strict=True)):
@@ -112,20 +112,3 @@ def _bars(
         edgecolor=edgecolor,
         hatch=hatch,
     )
-
-
-def _spans(tree: Spine) -> tuple[Index, Index]:
-    """For every geounit its first block and the one after its last, blocks in the order of a walk through the tree."""
-    depth = depths(tree)
-    below = (tree.child_counts == 0).astype(np.intp)
-    by_depth = [np.flatnonzero(depth == d) for d in range(depth.max() + 1)]
-    for geounits in reversed(by_depth[1:]):
-        np.add.at(below, tree.parent[geounits], below[geounits])
-    start = np.zeros(tree.size, dtype=np.intp)
-    for geounits in by_depth[1:]:
-        siblings = geounits[np.argsort(tree.parent[geounits], kind="stable")]
-        parent = tree.parent[siblings]
-        before = np.cumsum(below[siblings]) - below[siblings]
-        first = np.searchsorted(parent, parent)
-        start[siblings] = start[parent] + before - before[first]
-    return start, start + below

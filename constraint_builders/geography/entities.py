@@ -181,6 +181,20 @@ def depths(spine: Spine) -> Index:
     return depth
 
 
+def walk_of_leaves(spine: Spine) -> tuple[Index, Index]:
+    """For every geounit, (N,), its first leaf and the one after its last, in the order of a walk through the tree."""
+    below = (spine.child_counts == 0).astype(np.intp)
+    for members in spine.members[:0:-1]:
+        np.add.at(below, spine.parent[members], below[members])
+    order = np.argsort(spine.parent, kind="stable")
+    parent, ahead = spine.parent[order], np.cumsum(below[order]) - below[order]
+    start = np.empty_like(below)
+    start[order] = ahead - ahead[np.searchsorted(parent, parent)]
+    for members in spine.members[1:]:
+        start[members] += start[spine.parent[members]]
+    return start, start + below
+
+
 def ancestors(spine: Spine, level: str) -> Index:
     """For every leaf the position of its ancestor (or itself) at a geolevel, (L,).
 

@@ -84,11 +84,6 @@ class BlockSampler(Sampler):
         return noise
 
 
-def _log_choose(n: int, k: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of binomial coefficients, in the shape of k."""
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
-
-
 @dataclass(frozen=True)
 class ZeroSumLaplace:
     """Vectors of whole numbers with sum zero and probabilities proportional to exp(-epsilon * L1 norm).
@@ -114,7 +109,7 @@ class ZeroSumLaplace:
     def shift_law(self) -> NDArray[np.float64]:
         """Probabilities of k = 0, ..., n - 1, proportional to C(n - 1, k)^2 exp(-2 epsilon k); see the notes."""
         k = np.arange(self.length, dtype=np.float64)
-        log_weight = 2 * (_log_choose(self.length - 1, k) - self.epsilon * k)
+        log_weight = -2 * (gammaln(k + 1) + gammaln(self.length - k) + self.epsilon * k)
         weight = np.exp(log_weight - log_weight.max())
         return np.asarray(weight / weight.sum())
 

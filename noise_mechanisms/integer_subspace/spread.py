@@ -305,28 +305,21 @@ def _gaussian_block_variance(length: int, sigma: float) -> float:
 
 def _of_margins(invariants: Invariants, margins: Margins, noise: Integers) -> NoiseCovariance:
     """One coefficient per free set of axes: the mean square of the noise's part there, (draws, d), per dimension."""
-    matrix = np.zeros((invariants.records, invariants.records))
-    tables = noise.reshape(-1, *margins.shape).astype(np.float64)
+    matrix, values = np.zeros((invariants.records, invariants.records)), noise.astype(np.float64)
     scales, errors = [], []
     for axes in free_axes(margins):
-        squares = np.square(_component(tables, set(axes))).reshape(noise.shape[0], -1).sum(axis=1)
+        projector = _projector(margins.shape, set(axes))
+        squares = np.square(values @ projector).sum(axis=1)
         scales.append(squares.mean() / math.prod(margins.shape[axis] - 1 for axis in axes))
         spread = squares.std(ddof=1) / math.sqrt(noise.shape[0])
         errors.append(spread / squares.mean() if squares.any() else math.inf)
-        matrix += scales[-1] * _projector(margins.shape, set(axes))
+        matrix += scales[-1] * projector
     common = scales[0] if len(scales) == 1 else None
     return NoiseCovariance(invariants, matrix, common, "estimated", float(max(errors, default=0.0)))
 
 
-def _component(tables: Float, axes: set[int]) -> Float:
-    """Apply P_T to every table along the first axis, (draws, *levels)."""
-    for axis in range(1, tables.ndim):
-        mean = tables.mean(axis=axis, keepdims=True)
-        tables = tables - mean if axis - 1 in axes else np.broadcast_to(mean, tables.shape)
-    return tables
-
-
 def _projector(shape: tuple[int, ...], axes: set[int]) -> Float:
+    """P_T, (d, d)."""
     factors = [np.eye(n) - 1 / n if axis in axes else np.full((n, n), 1 / n) for axis, n in enumerate(shape)]
     return np.asarray(reduce(np.kron, factors))
 
