@@ -124,7 +124,7 @@ class PublishedCount(DiscreteLaw):
 
     def _draw(self, parameter: Float, shape: tuple[int, int], rng: np.random.Generator) -> Float:  # type: ignore[override]
         """Of some shape, about the mean as far as the parameter, (rows, 1), says; 0 where that is 0."""
-        return parameter * (self._drawn(shape, rng) - self.mean) + np.where(parameter > 0, self.mean, 0.0)
+        return parameter * self._drawn(shape, rng) + (parameter > 0) * (1 - parameter) * self.mean
 
     def _measurement(self) -> Callable[[NDArray[Any]], list[float]]:
         raise ValueError(

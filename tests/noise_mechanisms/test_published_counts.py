@@ -14,7 +14,8 @@ from tests.helpers.refused import refused, refuses
 
 SMALL = [{0: 1.0}, {-1: 0.4, 0: 0.3, 2: 0.3}, {-2: 0.1, 0: 0.9}, {-1: 0.25, 0: 0.5, 1: 0.25}]
 TURNS = CellKey([*SMALL, {-3: 0.5, 3: 0.5}], repeated=2)
-LAWS = [*map(RandomRounding, (2, 3, 5, 10)), *map(Rounding, (2, 3, 5, 10)), CellKey(SMALL), TURNS]
+BIASED = CellKey([{0: 1.0}, {-1: 0.2, 0: 0.1, 1: 0.3, 2: 0.1, 3: 0.3}])  # by a number that is no float
+LAWS = [*map(RandomRounding, (2, 3, 5, 10)), *map(Rounding, (2, 3, 5, 10)), CellKey(SMALL), TURNS, BIASED]
 SCHEMA = Schema({"a": 2, "b": 3})
 
 
@@ -59,7 +60,8 @@ def test_figures_and_noise_are_drawn_by_their_probabilities(law: PublishedCount)
     k = np.arange(-12.0, 13.0)
     noise = draw(law, np.array([law.variance, 0.0]), rng=3, columns=times)
     assert not noise[1].any()
-    _fits(np.array([np.count_nonzero(noise[0] == own) for own in k]), law.pmf(k))
+    for own_noise in (noise[0], law.sample(times, rng=4)):
+        _fits(np.array([np.count_nonzero(own_noise == own) for own in k]), law.pmf(k))
 
 
 def _fits(times: np.ndarray, chances: np.ndarray) -> None:
