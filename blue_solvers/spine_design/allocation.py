@@ -80,15 +80,18 @@ class Allocation:
         return sum(self.losses.values())
 
     def budget(self, digits: int = 9, neighbours: Neighbours | None = None) -> Budget:
-        """The losses as a budget in exact rationals, by default its own, each rounded up to the last of `digits`.
+        """The budget in exact rationals that meets the targets, each loss rounded up to the last of `digits`.
 
-        These are significant digits of the total: what targets of national totals need is 1e-11 and less.
+        These are significant digits of the total: what targets of national totals need is 1e-11 and less. Under other
+        `neighbours` than its own, losses are those of the same noise.
         """
+        wanted = neighbours or self.neighbours
+        times = gaussian_variance(1, wanted) / gaussian_variance(1, self.neighbours)
         unit = Fraction(10) ** (digits - 1 - math.floor(math.log10(self.total)))
         exact: dict[str, dict[str, Fraction]] = {}
         for (level, table), loss in self.losses.items():
-            exact.setdefault(level, {})[table] = math.ceil(Fraction(loss) * unit) / unit
-        return Budget(exact, "zcdp", neighbours or self.neighbours)
+            exact.setdefault(level, {})[table] = math.ceil(times * Fraction(loss) * unit) / unit
+        return Budget(exact, "zcdp", wanted)
 
     @property
     def gap(self) -> float:

@@ -364,7 +364,8 @@ def test_one_geounit_one_table_costs_what_the_mechanism_says():
         )
         assert found.total == pytest.approx(loss)
         assert found.bound == pytest.approx(loss)
-        assert found.budget().variances() == {"US": {"total": pytest.approx(4)}}
+        for own in (None, "bounded", "unbounded"):
+            assert found.budget(neighbours=own).variances() == {"US": {"total": pytest.approx(4)}}
 
 
 def test_allocated_budgets_scale_with_their_targets():
