@@ -42,7 +42,7 @@ def on_spine_areas(codes: Sequence[str], classes: Sequence[str] = tuple(AIAN_CLA
     Parameters
     ----------
     codes : sequence of str, (L,)
-        AIANNHCE of every block, four digits; "" or 9999 outside every area.
+        AIANNHCE of every block, four digits; "", 9999 or missing outside every area.
     classes : sequence of str
         Some of `AIAN_CLASSES`, by default all.
 
@@ -54,8 +54,8 @@ def on_spine_areas(codes: Sequence[str], classes: Sequence[str] = tuple(AIAN_CLA
     unknown = [name for name in classes if name not in AIAN_CLASSES]
     if unknown:
         raise ValueError(f"no AIAN class {unknown[0]!r}: there are {', '.join(map(repr, AIAN_CLASSES))}")
-    ranges = [AIAN_CLASSES[name] for name in classes]
-    kept = {}
+    ranges, kept = [AIAN_CLASSES[name] for name in classes], {}
+    codes = ["" if is_missing(code) else code for code in codes]
     for code in dict.fromkeys(codes):
         if code and not (len(code) == 4 and code.isascii() and code.isdecimal()):
             raise ValueError(f"AIANNHCE {code!r} is not four digits: give the code as text, '' where there is none")
@@ -75,7 +75,7 @@ def aian_spine(
     geoids : sequence of str, (L,)
         Identifiers of the blocks.
     areas : sequence of str, (L,)
-        Code of every block's on-spine area, "" outside; see `on_spine_areas`.
+        Code of every block's on-spine area, "" or missing outside; see `on_spine_areas`.
     widths : mapping of str to int, optional
         Leading characters of `geoids` that identify the geounits of every geolevel, by default the Census Bureau's.
     root : str
@@ -93,7 +93,8 @@ def aian_spine(
     """
     if len(areas) != len(geoids):
         raise ValueError(f"areas lists {len(areas):,} blocks, geoids {len(geoids):,}: give one for each")
-    codes = [(IN_AIAN if area else OUTSIDE_AIAN) + str(geoid) for geoid, area in zip(geoids, areas, strict=True)]
+    within = [not is_missing(area) and bool(area) for area in areas]
+    codes = [(IN_AIAN if own else OUTSIDE_AIAN) + str(geoid) for geoid, own in zip(geoids, within, strict=True)]
     longer = {level: width + 1 for level, width in (widths or CENSUS_WIDTHS).items()}
     return Spine.from_geoids(codes, longer, root)
 

@@ -14,6 +14,7 @@ from constraint_builders.geography.presets import (
     REDISTRICTING_UNITS,
     RUNS,
     minor_civil_divisions_and_places,
+    on_spine_areas,
 )
 from tests.helpers.refused import refuses
 
@@ -149,6 +150,12 @@ def test_a_missing_code_is_that_of_no_entity(blocks):
                      zip(blocks["geoid"], blocks["mcd"], strict=True)]  # fmt: skip
     found = REDISTRICTING_PERSONS.entities(blocks)
     assert found.names == tuple(name for name in written.names if not name.startswith("MCD 44003"))
+
+
+def test_a_missing_area_is_outside_all(blocks):
+    missing = np.where(blocks["aian"], blocks["aian"], np.array(np.nan, dtype=object))
+    assert on_spine_areas(missing) == on_spine_areas(blocks["aian"])
+    assert aian_spine(blocks["geoid"], missing).geocodes == aian_spine(blocks["geoid"], blocks["aian"]).geocodes
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
