@@ -180,14 +180,7 @@ def gaussian_delta(rho: Loss, epsilon: float) -> float:
     ValueError
         If an argument is negative or NaN.
     """
-    rho, epsilon = _finite_loss(rho, "rho"), _finite_loss(epsilon, "epsilon")
-    if rho == 0:
-        return 0.0
-    mu = math.sqrt(2 * rho)
-    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
-    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    first = math.exp(log_first)
-    return -first * math.expm1(log_second - log_first) if first else 0.0
+    return _gaussian_delta(_finite_loss(rho, "rho"), _finite_loss(epsilon, "epsilon"))
 
 
 def gaussian_epsilon(rho: Loss, delta: float) -> float:
@@ -213,10 +206,20 @@ def gaussian_epsilon(rho: Loss, delta: float) -> float:
         If an argument is out of its range.
     """
     rho, delta = _finite_loss(rho, "rho"), share(delta, "delta")
-    if gaussian_delta(rho, 0.0) <= delta:
+    if _gaussian_delta(rho, 0.0) <= delta:
         return 0.0
     above = zcdp_epsilon(rho, delta, "simple")
-    return _root(lambda epsilon: gaussian_delta(rho, epsilon) - delta, 0.0, above)
+    return _root(lambda epsilon: _gaussian_delta(rho, epsilon) - delta, 0.0, above)
+
+
+def _gaussian_delta(rho: float, epsilon: float) -> float:
+    if rho == 0:
+        return 0.0
+    mu = math.sqrt(2 * rho)
+    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
+    log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    first = math.exp(log_first)
+    return -first * math.expm1(log_second - log_first) if first else 0.0
 
 
 def _tight_epsilon(rho: float, log_inverse_delta: float) -> float:
