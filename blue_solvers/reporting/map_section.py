@@ -45,8 +45,7 @@ def with_map(page: Page, boundaries: Boundaries) -> Page:
     if cells is None or not {GEOCODE, GEOLEVEL, TABLE} <= set(cells.frame.columns):
         raise ValueError("boundaries are of places: no numbers of places are listed here")
     level = max(cells.frame.partition_by(GEOLEVEL, maintain_order=True), key=lambda own: own[GEOCODE].n_unique())
-    place = [name for name in ("place",) if name in level.columns]
-    labels = [name for name in level.columns if name not in (GEOCODE, *NUMBERS, *place)]
+    labels = [name for name in level.columns if name not in (GEOCODE, *NUMBERS)]
     known_or_nan = pl.col(*NUMBERS[:2]).fill_null(float("nan"))
     whole = level if page.places is None else page.places(level[GEOLEVEL][0])
     of_places = whole.with_columns(known_or_nan).filter(
@@ -54,10 +53,8 @@ def with_map(page: Page, boundaries: Boundaries) -> Page:
     )
     drawn = of_places.head(MOST_DRAWN)
     what = ", ".join(str(level[name][0]) for name in labels if name != GEOLEVEL and level[name][0] != SUMMED_OUT)
-    said = [
-        f"{' '.join(row[:-2])}: {written(row[-2], BY_ERROR, row[-1])}"
-        for row in drawn.select(GEOCODE, *place, *NUMBERS[:2]).iter_rows()
-    ]
+    numbers = drawn.select(GEOCODE, *NUMBERS[:2]).iter_rows()
+    said = [f"{code}: {written(number, BY_ERROR, error)}" for code, number, error in numbers]
     title = f"{level[GEOLEVEL][0]}: {what}"
     shapes = _polygons_of(boundaries, drawn[GEOCODE].cast(pl.String))
     those = f"the {drawn.height:,}" if drawn.height == of_places.height else f"{drawn.height:,} of {of_places.height:,}"

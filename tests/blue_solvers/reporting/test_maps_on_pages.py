@@ -42,16 +42,18 @@ def drawn(page: str) -> dict[str, tuple[str, float, np.ndarray]]:
     }
 
 
-def test_every_place_is_drawn_in_its_shape_by_its_number(given: tuple[Path, Boundaries]) -> None:
+@pytest.mark.parametrize("variable", ["sex", "place"])
+def test_every_place_is_drawn_in_its_shape_by_its_number(given: tuple[Path, Boundaries], variable: str) -> None:
     folder, _ = given
-    out = folder / "out.html"
-    assert main(["report", str(folder / "in.csv"), "--boundaries", str(folder / "shapes.gpkg"), "--out", str(out)]) == 0
+    table, out = folder / "in.csv", folder / "out.html"
+    table.write_text(table.read_text().replace("sex", variable))
+    assert main(["report", str(table), "--boundaries", str(folder / "shapes.gpkg"), "--out", str(out)]) == 0
     page = out.read_text()
     found = drawn(page)
     assert list(found) == list(PLACES)
     assert [shade for _, shade, _ in found.values()] == pytest.approx([1.0, 0.08, 0.54], abs=0.002)
     assert [round(float(said)) for said, _, _ in found.values()] == [15, 5, 10]
-    assert "The map shows the 3 places of county, by sex, f." in page
+    assert f"The map shows the 3 places of county, by {variable}, f." in page
     west = {code: points[:, 0].min() for code, (_, _, points) in found.items()}
     assert west["12"] < west["10"] < west["11"]
     for _, _, points in found.values():  # a degree is half as wide as high there
