@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 
@@ -37,6 +37,7 @@ def listed_sections(
     `names` are those of places, by GEOID.
     """
     cells, there = _with_names(frame, names), sum(sizes.values())
+    is_unnamed = cells is frame
     first, frame = readers_section(cells, sizes, level), frame.drop(VALUE, strict=False)
     sentences = [
         f"Every row is a cell; * stands for all of a variable, summed. Intervals cover {_covered(frame, level)} for "
@@ -45,7 +46,7 @@ def listed_sections(
         shown_of(frame.height, there, "rows"),
         "A click on a heading, or the enter key there, sorts by that column.",
     ]
-    if names and "place" not in cells.columns:
+    if names and is_unnamed:
         sentences.append("None of the names of places that were given is that of a place in these rows.")
     table = Shown("estimates", f"Estimates: {frame.height:,} of {counted(there, 'row')}", frame, formats)
     return first, Section("estimates", "Estimates", sentences, tables=[table])
@@ -57,6 +58,11 @@ def sizes_of(cells: pl.DataFrame) -> dict[tuple[str, ...], int]:
     if not keys:
         return {(): cells.height}
     return {tuple(map(str, own[:-1])): own[-1] for own in cells.group_by(keys, maintain_order=True).len().iter_rows()}
+
+
+def told_apart(variables: Iterable[str]) -> dict[str, str]:
+    """What variables are called on a page that have the name of a column of numbers there."""
+    return {name: f"{name} (variable)" for name in variables if name in NUMBERS}
 
 
 def _keys(cells: pl.DataFrame) -> list[str]:
@@ -101,7 +107,8 @@ def _with_names(cells: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
     plain = pl.Series([geoid_in(code) or code for code in codes], dtype=pl.String)
     for geoids in (plain, geoids_of(codes, themselves=False)):
         if names.keys() & set(geoids):
-            place = geoids.replace_strict(dict(names), default="", return_dtype=pl.String).alias("place")
+            called = "place" if "place" not in cells.columns else "name of the place"
+            place = geoids.replace_strict(dict(names), default="", return_dtype=pl.String).alias(called)
             before = cells.columns.index(GEOCODE)
             return cells.select(*cells.columns[:before], place, *cells.columns[before:])
     return cells

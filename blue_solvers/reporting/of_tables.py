@@ -12,7 +12,7 @@ import polars as pl
 
 from blue_solvers.estimates import Estimate
 from blue_solvers.operator import estimate
-from blue_solvers.reporting.for_readers import NO_NAMES, VALUE, listed_sections, sizes_of
+from blue_solvers.reporting.for_readers import NO_NAMES, VALUE, listed_sections, sizes_of, told_apart
 from blue_solvers.reporting.judged import judged_page
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page
 from blue_solvers.reporting.precision import GEOLEVEL, MEASURED, TABLE, precision_rows
@@ -53,7 +53,8 @@ def page_of_measurements(
     frame = frame if apart is None else with_groups(frame, est.problem, apart)
     keep = [own for own in frame.columns if own not in (MEASURED, "note", VARIANCE, "adjustment", "adjustment_z")]
     whole = frame.select(own for own in keep if not without_source(own)[1])
-    whole = whole.rename({ERROR: STD_ERROR, "value": VALUE}, strict=False)
+    variables = told_apart(est.problem.domain.schema.names)
+    whole = whole.rename({**variables, ERROR: STD_ERROR, "value": VALUE}, strict=False)
     formats = dict.fromkeys((ESTIMATE, STD_ERROR, "lower", "upper"), BY_ERROR)
     sections = listed_sections(whole.head(MOST_ROWS), sizes_of(frame), formats, level, names)
     return replace(judged_page(est, name, precision, sections, difference=None), places=partial(_of_level, whole))

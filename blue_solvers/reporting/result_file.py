@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from blue_solvers.reporting.for_readers import told_apart
 from blue_solvers.reporting.page_parts import BY_ERROR, STD_ERROR
 from constraint_builders.arrays import Float
 from constraint_builders.files.columns import BOUNDS, GEOLEVEL, SOURCE, TABLE, plain_name, without_source
@@ -127,8 +128,10 @@ class ResultFile:
     def listed(self, most: int) -> tuple[pl.DataFrame, dict[str, str]]:
         """The first rows as they are shown, and the formats of their numbers."""
         columns = {shown: self.numbers[role][:most] for role, shown in LISTED.items() if role in self.numbers}
-        frame = self.keys.head(most).with_columns(
-            pl.Series(shown, column, nan_to_null=True) for shown, column in columns.items()
+        frame = (
+            self.keys.head(most)
+            .rename(told_apart(self.keys.columns))
+            .with_columns(pl.Series(shown, column, nan_to_null=True) for shown, column in columns.items())
         )
         return frame, dict.fromkeys(columns, BY_ERROR)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from blue_solvers.reporting.for_readers import NO_NAMES, listed_sections
+from blue_solvers.reporting.for_readers import NO_NAMES, listed_sections, told_apart
 from blue_solvers.reporting.page_parts import BY_ERROR, MOST_ROWS, STD_ERROR, Page, tied_tile
 from blue_solvers.reporting.precision import GEOLEVEL, LARGEST, MEASURED, TABLE, with_saved
 from blue_solvers.reporting.stored_judgement import certificate_said, stored_fit
@@ -130,8 +130,8 @@ class StoredEstimates(StoredResult):
 
 def _cells(schema: Schema, geolevel: str, table: Table, rows: pl.DataFrame, level: float) -> pl.DataFrame:
     estimate, std_error = (rows[name].explode().to_numpy() for name in ("estimate", "std_error"))
-    keys, codes = cell_frame(schema, table.name, table), rows["geocode"].to_list()
-    frame = cells_frame(keys, codes, estimate, std_error, level)
+    keys = cell_frame(schema, table.name, table).rename(told_apart(schema.names), strict=False)
+    frame = cells_frame(keys, rows["geocode"].to_list(), estimate, std_error, level)
     return at_geounits(frame, geolevel).rename({"std_error": STD_ERROR})
 
 

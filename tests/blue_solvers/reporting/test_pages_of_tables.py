@@ -214,6 +214,19 @@ def test_a_result_that_holds_its_measurements_needs_no_other_file(tmp_path: Path
     assert "give all of it as --measured" in section(part, "certificate").text
 
 
+@pytest.mark.parametrize("name", ["measured", "change"])
+def test_a_variable_called_as_a_column_of_numbers_is_told_apart_from_it(tmp_path: Path, name: str) -> None:
+    frame = noisy_table().rename({"sex": name}).with_columns(table=pl.col("table").str.replace("sex", name))
+    frame.write_csv(tmp_path / "noisy.csv")
+    assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(tmp_path / "result.csv")]) == 0
+    for given in (frame, pl.read_csv(tmp_path / "result.csv")):
+        root = page(tmp_path, given)
+        shown = downloaded(root, f"table_{name}.csv")
+        assert shown.columns == [f"{name} (variable)", "estimate", "margin of error", "measured", "change", "std error"]
+        assert shown[f"{name} (variable)"].n_unique() == shown.height > 1
+        assert downloaded(root, "estimates.csv")[f"{name} (variable)"].n_unique() == shown.height + 1
+
+
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     noisy_table().write_csv(tmp_path / "noisy.csv")
     assert main(["estimate", str(tmp_path / "noisy.csv"), "--out", str(tmp_path / "result.csv")]) == 0
