@@ -15,6 +15,7 @@ from constraint_builders import Problem
 from constraint_builders.arrays import Float
 from constraint_builders.description.noise import NOISE_LAWS, LawOrName
 from constraint_builders.description.reals import positive_number, random_generator, real_array, shown, whole_number
+from constraint_builders.description.source_values import SourceValues
 from constraint_builders.description.tails import GAUSSIAN_TAILS, MOST_KURTOSIS, Tails
 from constraint_builders.memory import require_memory
 from noise_mechanisms.laws.base_law import BLOCK, LARGEST_WHOLE, Law, Seed, blocks, check_variances, fill
@@ -163,9 +164,12 @@ def tails_of(name: LawOrName, variances: Iterable[Float]) -> Tails:
     return Tails(tuple(excess), some.step, some.fixed, min(own.by_proxy for own in laws.values()))
 
 
-def tails_in(problem: Problem) -> Tails:
-    """Those of all observed tables."""
+def tails_in(problem: Problem, sources: SourceValues | None = None) -> Tails:
+    """Those of all observed tables; where several sources measured, of what each of them did."""
     variances = problem.geounit_variances or np.split(problem.variances, problem.observed.offsets[1:-1])
+    if sources is not None:
+        table = np.searchsorted(problem.observed.offsets, sources.cell, "right") - 1
+        variances = [sources.variances[table == i] for i in range(len(variances))]
     return tails_of(problem.noise.law, variances)
 
 

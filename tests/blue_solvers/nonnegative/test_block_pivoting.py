@@ -33,28 +33,25 @@ def columns_of(seed: int) -> QuadraticProgram:
     )
 
 
-def test_what_is_proved_is_as_good_as_newton_steps_and_nearly_all_is() -> None:
-    proved = total = 0
+@given(seed=st.integers(0, 2**32 - 1))
+@examples(150, 12)
+def test_what_is_proved_is_as_good_as_newton_steps(seed: int) -> None:
+    p = columns_of(seed)
+    assert fits_in(p)
+    found = solved_together(p)
+    for number in np.flatnonzero(found.proved):
+        one, cells = p.one(int(number)), found.cells[number]
+        assert ((cells >= one.lower) & (cells <= one.upper)).all()
+        best = solve(one)
+        again = certify(one, Solution(cells, best.multipliers, 0))
+        assert again.margin_residual <= 1e-8 * one.scale
+        np.testing.assert_allclose(again.objective, found.objectives[number], rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(found.objectives[number], best.objective, rtol=2e-7, atol=2e-7)
 
-    @given(seed=st.integers(0, 2**32 - 1))
-    @examples(150, 12)
-    def check(seed: int) -> None:
-        nonlocal proved, total
-        p = columns_of(seed)
-        assert fits_in(p)
-        found = solved_together(p)
-        total, proved = total + MANY, proved + int(found.proved.sum())
-        for number in np.flatnonzero(found.proved):
-            one, cells = p.one(int(number)), found.cells[number]
-            assert ((cells >= one.lower) & (cells <= one.upper)).all()
-            best = solve(one)
-            again = certify(one, Solution(cells, best.multipliers, 0))
-            assert again.margin_residual <= 1e-8 * one.scale
-            np.testing.assert_allclose(again.objective, found.objectives[number], rtol=1e-7, atol=1e-9)
-            np.testing.assert_allclose(found.objectives[number], best.objective, rtol=2e-7, atol=2e-7)
 
-    check()
-    assert proved > 0.97 * total
+def test_nearly_all_is_proved() -> None:
+    """Of the same programs every time: of 10,000 all but 7 are."""
+    assert np.mean([solved_together(columns_of(seed)).proved for seed in range(200)]) > 0.99
 
 
 @given(seed=st.integers(0, 2**32 - 1))

@@ -13,6 +13,7 @@ from blue_solvers import estimate, fit_test
 from blue_solvers.cli import main
 from constraint_builders import Problem, Schema, joint, problem_of_sources
 from constraint_builders.files import read_long_table
+from noise_mechanisms.laws import draw
 from tests.helpers.effort import lengths
 from tests.helpers.surveys import COUNTS, SCHEMA, SPINE, Surveys, invented_surveys
 
@@ -168,3 +169,18 @@ def test_cells_that_nothing_determines_are_no_measurements() -> None:
     assert fit.residuals.size == 4
     assert fit.degrees_of_freedom == 2
     assert fit.statistic == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(("law", "off"), [("discrete_laplace", 7.0), ("discrete_gaussian", 4.0)])
+def test_tails_are_those_of_what_each_source_measured(law: str, off: float) -> None:
+    """Not of whole noise of the variance of their mean, a twelfth, most of which would be 0."""
+    rng, truth, found = np.random.default_rng(0), np.array([50.0, 30, 20, 9]), 0
+    for _ in range(20):
+        said = truth + draw(law, np.full((12, 4), 0.1), rng)
+        for wrong in (0.0, off):
+            said[3, 1] += wrong
+            problem, y = problem_of_sources(Schema({"a": 4}), [({"a": 0.1}, {"a": own}) for own in said])
+            fit = estimate(problem.replace(noise=law), y).goodness_of_fit(draws=0)
+            assert wrong or fit.parts.fits
+            found += not fit.parts.fits
+    assert found >= 16
