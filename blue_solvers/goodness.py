@@ -35,9 +35,12 @@ def doubt_of(fit: FitOfParts | None, noticed: str = "") -> str:
 def explained(fit: Fit) -> str:
     """What the verdict on a fit means, and what else than wrong variances may be behind it."""
     word, law = fit.parts.verdict, fit.problem.noise.law
-    if word == Verdict.FITS and fit.p_value < DOUBTFUL and fit.tails.fixed in fit.values:
+    if fit.tails.fixed not in fit.values:
+        return word.explained
+    if word == Verdict.FITS and fit.p_value < DOUBTFUL:
         return f"{Verdict.TOO_CLOSE.explained}, as many small counts do: 0 is published as it is by {law!r}"
-    return word.explained
+    by_rounding = word == Verdict.CONTRADICTORY and not getattr(law, "is_random", True)
+    return word.explained + f", as many small counts do: {law!r} makes most of them smaller" * by_rounding
 
 
 def fit_test(

@@ -250,3 +250,16 @@ def test_figures_that_were_rounded_to_the_nearest_are_never_too_close(seed: int)
     counts = np.random.default_rng(seed).poisson(30, 80).astype(float)
     y = add_noise(problem, problem.marginal_matrix() @ counts, seed)
     assert verdict(shown_fit(estimate(problem, y))) == Verdict.FITS
+
+
+def test_small_counts_that_were_rounded_to_the_nearest_are_named_as_the_cause() -> None:
+    """Of counts of mean 1 nearly all are published as 0: sums of cells are far below rounded totals."""
+    law = Rounding(5)
+    problem = Problem(Schema({"a": 20, "b": 10}), {"a * b": law, "total": law})
+    M = problem.marginal_matrix()
+    for mean, cause in ((1.0, ", as many small counts do: Rounding(base=5) makes most of them smaller"), (100.0, "")):
+        y = law.publish(M @ np.random.default_rng(0).poisson(mean, 200).astype(float))
+        y[problem.observed.slice("total")] += 200 * (not cause)
+        fit = shown_fit(estimate(problem, y))
+        assert verdict(fit) == Verdict.CONTRADICTORY
+        assert explained(fit) == Verdict.CONTRADICTORY.explained + cause
