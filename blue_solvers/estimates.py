@@ -286,10 +286,9 @@ class Estimate:
 
         x = P @ P.problem.noise.published(self.y) + P.offset if self.observed is None else self.observed
         drawn = residuals if draws and P.problem.noise.law != "gaussian" else None
-        given, tails = (self.y, np.where(np.isnan(x), self.y, x), P.variances()), tails_in(P.problem, sources)
-        return fit_of_estimate(
-            P.problem, *given, replicate=drawn, draws=draws or 1, rng=rng, apply=P.__matmul__, tails=tails
-        )
+        given = P.problem, self.y, np.where(np.isnan(x), self.y, x), P.variances()
+        tails, apply = tails_in(P.problem, sources), P.__matmul__
+        return fit_of_estimate(*given, replicate=drawn, draws=draws or 1, rng=rng, apply=apply, tails=tails)
 
     fit = former_method("fit", goodness_of_fit)
 

@@ -19,6 +19,7 @@ from blue_solvers.verification.probabilities import (
     log_tail,
     of_chi_square,
     of_largest,
+    residual_beyond,
     squares_and_redundancy,
 )
 from blue_solvers.verification.weighed_noise import PIECE, reciprocal
@@ -118,6 +119,12 @@ class FitOfParts:
         """The same of another residual, by the excess kurtosis of its table's noise."""
         total = self.total
         return of_largest(residual, total.checked, excess * total.most, total.by_proxy) if total.checked else 1.0
+
+    def least_detected(self, excess: Float, power: float, level: float) -> Float:
+        """Residuals that are found with some power, tested at a level over all, by the noise's kurtosis, (...)."""
+        total = self.total
+        each, tail = -np.expm1(np.log1p(-level) / max(total.checked, 1)), (excess * total.most, total.by_proxy)
+        return residual_beyond(each / 2, *tail) + residual_beyond(1 - power, *tail)
 
     @property
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:

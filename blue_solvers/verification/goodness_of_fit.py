@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy  # which takes its parts when they are named: `special` costs more than all of this package
 from numpy.typing import ArrayLike, NDArray
 
 from blue_solvers.verification.correlated_residuals import CorrelatedResiduals
@@ -280,8 +279,8 @@ class Fit:
         ndarray, (N,)
             In units of the counts.
         """
-        each = -np.expm1(np.log1p(-share(level, "level")) / max(self.checked, 1))
-        distance = float(scipy.special.ndtri(share(power, "power")) - scipy.special.ndtri(each / 2))
+        kinds, kind = np.unique(self._excess, return_inverse=True)
+        distance = self.parts.least_detected(kinds, share(power, "power"), share(level, "level"))[kind]
         shown = self.redundancy if self.correlated is None else abs(self.correlated.shown())
         seen = (self.status == CHECKED) & (shown > LEAST_CHECKED)
         sd = np.sqrt(np.where(seen, self.variances, np.inf))

@@ -17,6 +17,7 @@ from constraint_builders.description.layout import Name
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
 LEAST_EXCESS = 1e-12  # kurtosis of a law that is as good as normal
+LARGEST_RESIDUAL, HALVINGS = 1e9, 90  # between which and 0 a quantile is looked for, until nothing changes
 
 
 class Outlier(NamedTuple):
@@ -100,6 +101,18 @@ def log_tail(residual: ArrayLike, excess: ArrayLike, by_proxy: float = 0.0) -> F
     less = squares / (root + 1)  # root - 1
     found = shape * (np.log1p(less / 2) - less) + np.log(scipy.special.erfcx(np.sqrt(shape * root * less / 2)) / 2)
     return np.fmax(scipy.special.log_ndtr(-size), np.fmin(found, -by_proxy * size**2 / 2))
+
+
+def residual_beyond(probability: float, excess: Float, by_proxy: float = 0.0) -> Float:
+    """Residuals beyond which combinations of noise are with some probability, by their excess kurtosis, (...)."""
+    if probability > 1 / 2:
+        return -residual_beyond(1 - probability, excess, by_proxy)
+    low, high = np.zeros_like(excess), np.full_like(excess, LARGEST_RESIDUAL)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        is_less = log_tail(middle, excess, by_proxy) > np.log(probability)
+        low, high = np.where(is_less, middle, low), np.where(is_less, high, middle)
+    return high
 
 
 def z_of(statistic: Float, expectation: Float, deviation: Float) -> Float:

@@ -251,6 +251,18 @@ def test_laplace_noise_is_judged_by_replicates(draws: int) -> None:
     assert estimate_and_fit(problem, y, rng=rng).outliers(1)[0].probability < 0.02
 
 
+def test_the_least_error_that_is_found_is_that_of_the_law() -> None:
+    """By the normal law that of Laplace noise was two thirds of it, and found in a third."""
+    problem = Problem(Schema({"a": 5, "b": 2}), {"a": 1.0, "a * b": 1.0}, noise="laplace")
+    P, found = blue(problem), 0
+    for seed in range(200):
+        y, cell = add_noise(problem, np.zeros(15), rng=seed), seed % 15
+        y[cell] += P.estimate(y, certify=False).goodness_of_fit(draws=0).minimal_detectable_error()[cell]
+        fit = P.estimate(y, certify=False).goodness_of_fit(draws=0)
+        found += fit.parts.probability_of(fit.residuals[cell], 3.0) < 0.05
+    assert 0.7 < found / 200 < 0.9
+
+
 def test_bad_input_is_refused_by_name() -> None:
     problem = gallery.toy()
     refuses(r"variances must have shape \(4,\)", fit_of_estimate, problem, np.zeros(4), np.zeros(4), np.zeros(3))
