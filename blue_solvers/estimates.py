@@ -275,20 +275,19 @@ class Estimate:
         -------
         Fit
         """
-        P, sources = self.operator.over_observed, self.problem.sources_of(self.y)
+        P, y, sources = self.operator.over_observed, self.y, self.problem.sources_of(self.y)
 
         def residuals(generator: np.random.Generator) -> Float:
             if not sources:
                 noise = draw_noise(P.problem, 1, generator)[:, 0]
                 return noise - P @ noise
             noise = draw(P.problem.noise.law, sources.variances, generator, 1)[:, 0]
-            return noise - (P @ sources.combined(noise, self.y.size))[sources.cell]
+            return noise - (P @ sources.combined(noise, y.size))[sources.cell]
 
-        x = P @ P.problem.noise.published(self.y) + P.offset if self.observed is None else self.observed
+        x = P @ P.problem.noise.published(y) + P.offset if self.observed is None else self.observed
         drawn = residuals if draws and P.problem.noise.law != "gaussian" else None
-        given = P.problem, self.y, np.where(np.isnan(x), self.y, x), P.variances()
-        tails, apply = tails_in(P.problem, sources), P.__matmul__
-        return fit_of_estimate(*given, replicate=drawn, draws=draws or 1, rng=rng, apply=apply, tails=tails)
+        given, tails = (P.problem, y, np.where(np.isnan(x), y, x), P.variances()), tails_in(P.problem, sources)
+        return fit_of_estimate(*given, replicate=drawn, draws=draws or 1, rng=rng, apply=P.__matmul__, tails=tails)
 
     fit = former_method("fit", goodness_of_fit)
 

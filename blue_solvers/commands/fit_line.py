@@ -45,8 +45,8 @@ def fit_report(est: Estimate) -> FitReport:
         return FitReport("", LOOSE)
     degrees = f"{fit.degrees_of_freedom:,} degree{'s' * (fit.degrees_of_freedom != 1)} of freedom"
     agreement = f"chi-square {fit.statistic:,.6g} on {degrees}, p = {fit.parts.p_value:.2g}"
-    worst, likely = fit.parts.worst_table, min(fit.parts.p_value, fit.parts.probability) >= DOUBTFUL
-    if word != Verdict.FITS and likely and worst is not None:
+    worst, least = fit.parts.worst_table, min(fit.parts.p_value, fit.parts.probability)
+    if word != Verdict.FITS and worst and least >= DOUBTFUL:
         (level, table), of_table = worst
         agreement += f"; worst table {(level, table) if level else table!r}, z = {of_table.z:+,.1f}"
     if fit.by_source:

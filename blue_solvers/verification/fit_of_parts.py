@@ -130,18 +130,16 @@ class FitOfParts:
     def worst_table(self) -> tuple[tuple[str, str], TableFit] | None:
         """The least probable table, of probabilities that are one that furthest from what is expected."""
         most = self.total.most
-        least = {key: (own.p_value_beside(most), -abs(own.z)) for key, own in self.tables.items()}
-        return min(self.tables.items(), key=lambda item: least[item[0]], default=None)
+        return min(self.tables.items(), key=lambda item: (item[1].p_value(most), -abs(item[1].z)), default=None)
 
     @property
     def verdict(self) -> Verdict:
         """Whether all residuals together are improbable, those of a table among all tables, or the largest of them."""
         if not self.degrees_of_freedom:
             return Verdict.UNTESTED
-        each = -np.expm1(np.log1p(-DOUBTFUL) / len(self.tables))
-        most = self.total.most
-        doubtful = [own for own in self.tables.values() if own.p_value_beside(most) < each]
-        doubtful += [self.total] * (self.p_value < DOUBTFUL)
+        each, total = -np.expm1(np.log1p(-DOUBTFUL) / len(self.tables)), self.total
+        doubtful = [own for own in self.tables.values() if own.p_value(total.most) < each]
+        doubtful += [total] * (self.p_value < DOUBTFUL)
         if self.probability < DOUBTFUL or any(own.statistic > own.expectation for own in doubtful):
             return Verdict.CONTRADICTORY
         return Verdict.TOO_CLOSE if doubtful else Verdict.FITS
@@ -210,7 +208,7 @@ class FitOfParts:
         _add_to(self.tables, (geolevel, table), own)
         checked = redundancy > LEAST_CHECKED
         cells = np.divide(squares, redundancy, out=np.full_like(squares, -1.0), where=checked).ravel()
-        least = self.largest[-1].rank[0] if len(self.largest) == KEPT else 0.0
+        least = self.largest[-1].rank if len(self.largest) == KEPT else 0.0
         if (most := cells.max(initial=-1.0)) >= 0 and log_tail(np.sqrt(most), excess) <= least:
             for place in np.argpartition(-cells, min(KEPT, cells.size) - 1)[:KEPT].tolist():
                 row, cell = divmod(place, y.shape[1])

@@ -52,9 +52,9 @@ class Residual:
         )
 
     @property
-    def rank(self) -> tuple[float, float]:
-        """By which the least probable is first, of probabilities that are one the largest."""
-        return float(log_tail(self.residual, self.excess)), -abs(self.residual)
+    def rank(self) -> float:
+        """By which the least probable is first."""
+        return float(log_tail(self.residual, self.excess))
 
 
 class LotFit:
@@ -75,14 +75,13 @@ class LotFit:
     @property
     def excess(self) -> float:
         """Excess kurtosis of the noise, on average."""
-        return self.heavy / self.expectation if self.expectation > LEAST_CHECKED else 0.0
+        return self.heavy / max(self.expectation, LEAST_CHECKED)
 
     @property
     def z(self) -> float:
         """How many standard deviations the statistic is off, at least."""
-        if self.expectation <= LEAST_CHECKED:
-            return 0.0
-        return (self.statistic - self.expectation) / float(np.sqrt(2 * self.expectation + self.heavy))
+        deviation = float(np.sqrt(2 * self.expectation + self.heavy))
+        return (self.statistic - self.expectation) / deviation if self.expectation > LEAST_CHECKED else 0.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class GeounitFit(LotFit):
 
 @dataclass(frozen=True)
 class TableFit(LotFit):
-    """Of a table at a geolevel.
+    """Of a table at a geolevel: sums over its cells, and what is largest of them.
 
     Attributes
     ----------
@@ -109,7 +108,7 @@ class TableFit(LotFit):
     light : float
         What squares are expected to be, times `Tails.by_proxy`.
     most : float
-        The largest redundancy of a cell.
+        The largest redundancy: in no residual does the square of this noise's weight exceed it.
     """
 
     statistic: float = 0.0
@@ -125,21 +124,15 @@ class TableFit(LotFit):
     @classmethod
     def of(cls, excess: float, tails: Tails, y: Float, squares: Float, redundancy: Float, precision: Float) -> Self:
         """Of measured cells, (...), with such excess kurtosis."""
-        expectation = float(redundancy.sum())
+        expectation, most = float(redundancy.sum()), float(redundancy.max(initial=0.0))
         checked = int(np.count_nonzero(redundancy > LEAST_CHECKED))
         noisy = int(np.count_nonzero(np.broadcast_to(precision, y.shape)))
         fixed = 0.0 if tails.fixed is None else float(redundancy[y == tails.fixed].sum())
         by_steps = float((redundancy * precision).sum()) * tails.step**2 / 12 if tails.step else 0.0
         if tails.step > 1:  # what was rounded may agree more often than noise, however many figures there are
             fixed, by_steps = fixed + by_steps, 0.0
-        of_laws = (
-            excess * expectation,
-            fixed,
-            by_steps,
-            tails.by_proxy * expectation,
-            float(redundancy.max(initial=0.0)),
-        )
-        return cls(float(squares.sum()), expectation, checked, noisy, *of_laws)
+        of_laws = excess * expectation, fixed, by_steps, tails.by_proxy * expectation
+        return cls(float(squares.sum()), expectation, checked, noisy, *of_laws, most)
 
     def __add__(self, other: Self) -> Self:
         sums = map(add, vars(self).values(), vars(other).values())
@@ -153,15 +146,10 @@ class TableFit(LotFit):
     @property
     def by_proxy(self) -> float:
         """As `Tails` have it."""
-        return self.light / self.expectation if self.expectation > LEAST_CHECKED else 0.0
+        return self.light / max(self.expectation, LEAST_CHECKED)
 
-    @property
-    def p_value(self) -> float:
-        """Two-sided, of a chi-square with as many degrees of freedom: never too small, since no cell varies more."""
-        return self.p_value_beside(1.0)
-
-    def p_value_beside(self, most: float) -> float:
-        """The same where no redundancy is larger than `most`, nor the square of any noise's weight in a residual."""
+    def p_value(self, most: float) -> float:
+        """Two-sided, beside tables with redundancies up to `most`: never too small, since no cell varies more."""
         if self.expectation <= LEAST_CHECKED:
             return 1.0
         return of_chi_square(self.statistic, self.expectation, self.excess * most, self.missing, self.by_proxy)
