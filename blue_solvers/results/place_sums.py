@@ -62,7 +62,7 @@ class PlaceSums:
     ) -> None:
         self.result, self.names, self._counted = result, places.names, counted
         self._adds = np.eye(len(counted)) if adds is None else adds
-        self._operators: dict[tuple[str, ...], BlueOperator] = {}
+        self._operators: dict[tuple[str, ...], tuple[BlueOperator, list[tuple[str, Float]]]] = {}
         spine = result.spine
         self._sources = {level: sources_at(result, level, counted) for level in spine.levels}
         usable = np.array([None not in self._sources[level] for level in spine.levels])
@@ -167,14 +167,36 @@ class PlaceSums:
 
     def _by_operator(self, signs: sparse.csr_array) -> Float:
         """That of sums over places, of signs (P, N), by an operator for each choice of geolevels that they have."""
-        schema, observed, table = self._table
         own = {level: sparse.csc_array(signs)[:, self.result.members(level)] for level in self.result.spine.levels}
         levels = tuple(level for level, members in own.items() if members.nnz)
         if levels not in self._operators:
-            desired = {level: [" * ".join(table.factors) or table.name] for level in levels}
-            self._operators[levels] = blue(self.result.problem_of(schema, observed, desired))
-        parts = [sparse.kron(own[level].T, self._taken) for level in levels]
-        return self._operators[levels].functional_covariance(sparse.csc_array(sparse.vstack(parts)))
+            schema, observed, _ = self._table
+            taken = {level: self._taken_at(level) for level in levels}
+            desired = {level: list(tables) for level, tables in taken.items()}
+            P = blue(self.result.problem_of(schema, observed, desired))
+            starts = [P.problem.desired.slice(name).start for name in self.result.measured.asked(schema, desired)]
+            weights = [(level, cells) for level, tables in taken.items() for cells in tables.values()]
+            self._operators[levels] = P, [weights[number] for number in np.argsort(starts)]
+        P, weights = self._operators[levels]
+        parts = [sparse.kron(own[level].T, cells) for level, cells in weights]
+        return P.functional_covariance(sparse.csc_array(sparse.vstack(parts)))
+
+    def _taken_at(self, geolevel: str) -> dict[str, Float]:
+        """What every sum, or line, takes of tables that are estimable at a geolevel, (cells, K) by name."""
+        schema, measured, found = self._table[0], self.result.measured, dict[str, Float]()
+        for number, (stored, shares) in enumerate(filter(None, self._sources[geolevel])):
+            variables = [self.result.schema.names[axis] for axis in stored.axes]
+            told = {
+                factor: share
+                for factor, variable, share in zip(stored.factors, variables, shares, strict=True)
+                if variable in self._counted[number]
+            }
+            table = measured.table(schema, told)
+            counted = {measured.factors.get(factor, factor): share for factor, share in told.items()}
+            cells = reduce(np.multiply.outer, [counted[factor] for factor in table.factors], np.ones(())).ravel()
+            own = found.setdefault(" * ".join(table.factors) or table.name, np.zeros((cells.size, len(self._counted))))
+            own[:, number] = cells
+        return {name: own @ self._adds.T for name, own in found.items()}
 
 
 def sources_at(result: StoredResult, geolevel: str, counted: Sequence[Levels]) -> list[Source | None]:

@@ -297,15 +297,23 @@ class MeasuredTogether:
 
     def problem(self, schema: Schema, observed: Observed, desired: Mapping[str, Sequence[str]], noise: str) -> Problem:
         """The estimation problem of measurements summed over some variables (`sum_out`), at stored geolevels."""
-        asked = {self.layers[level]: tables for level, tables in desired.items()}
         apart = self._apart(schema)
         if apart is None:
+            asked = by_layer(self.asked(schema, desired))
             places: dict[str, Any] = {"areas" if isinstance(self.places, Areas) else "spine": self.places}
             return Problem(schema, observed, asked, zeros=self.zeros or None, noise=noise, **places)
         measured: dict[str, dict[str, Float]] = {}
         for place in ((layer, *own) for layer, row in observed.items() for own in row.items()):
             layer, table, variances = apart.measured(*place)
             measured.setdefault(layer, {})[table] = variances
-        wanted = by_layer(apart.place(layer, own)[:2] for layer, tables in asked.items() for own in tables)
+        wanted = by_layer(self._placed(apart, desired))
         zeros = apart.empty(self.zeros)
         return Problem(apart.schema, measured, wanted, areas=apart.areas(), zeros=zeros or None, noise=noise)
+
+    def asked(self, schema: Schema, desired: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+        """The layer and name that every table, desired at a stored geolevel, has in that problem."""
+        return self._placed(self._apart(schema), desired)
+
+    def _placed(self, apart: LeavesByGroup | None, desired: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+        asked = [(self.layers[level], own) for level, tables in desired.items() for own in tables]
+        return asked if apart is None else [apart.place(layer, own)[:2] for layer, own in asked]
