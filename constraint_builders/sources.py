@@ -60,7 +60,7 @@ def combine_sources(values: Sequence[ArrayLike], variances: Sequence[ArrayLike])
     >>> combine_sources([[10.0, 7.0], [16.0, np.nan]], [[1.0, 2.0], [2.0, np.inf]])
     (array([12.,  7.]), array([0.66666667, 2.        ]))
     """
-    if not values or len(values) != len(variances):
+    if len(values) == 0 or len(values) != len(variances):
         raise ValueError(f"give values and variances of the same sources: got {len(values)} and {len(variances)}")
     measured = [real_array(own, f"values of source {i}") for i, own in enumerate(values, 1)]
     spread = [checked_variances(own, f"variance of source {i}") for i, own in enumerate(variances, 1)]

@@ -40,7 +40,7 @@ def has_labels(values: Any) -> bool:
         return not all(_is_numbered(index) for index in _indexes(values))
     if _is_named_tuple(values):
         return True
-    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object):
+    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object and values.ndim):
         return not PLAIN.issuperset(map(type, values)) and any(map(has_labels, values))
     return hasattr(values, "columns")
 

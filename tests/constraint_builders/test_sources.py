@@ -52,9 +52,11 @@ def test_exact_values_win_and_unmeasured_ones_say_nothing() -> None:
 
 
 def test_a_variance_may_be_one_for_all_cells() -> None:
-    values, variances = combine_sources([np.zeros((2, 3)), np.ones((2, 3))], [1.0, np.full((2, 3), 3.0)])
-    assert np.allclose(values, 0.25)
-    assert np.allclose(variances, 0.75)
+    given = [np.zeros((2, 3)), np.ones((2, 3))]
+    for measured in (given, np.array(given)):
+        values, variances = combine_sources(measured, [1.0, np.full((2, 3), 3.0)])
+        assert np.allclose(values, 0.25)
+        assert np.allclose(variances, 0.75)
 
 
 @refused(
@@ -68,6 +70,7 @@ def test_a_variance_may_be_one_for_all_cells() -> None:
     ([[1.0, 2.0]], [[1.0]], r"source 1 has values of shape \(2,\) and variances of shape \(1,\)"),
     ([[1.0]], [1.0, 1.0], "give values and variances of the same sources: got 1 and 2"),
     ([], [], "give values and variances of the same sources"),
+    (np.zeros((0, 2)), np.zeros((0, 2)), "give values and variances of the same sources"),
 )
 def test_what_cannot_be_combined_is_refused(values: Any, variances: Any) -> None:
     combine_sources(values, variances)

@@ -40,6 +40,7 @@ def test_arrays_of_every_kind_hold_the_same_floats(values: list[Fraction]) -> No
     for kind in (list, tuple, np.array, lambda v: np.array(v, dtype=object), np.ma.array):
         assert real_array(kind(wanted), "x").tolist() == wanted
     assert real_array(values, "x").tolist() == wanted
+    assert real_array(np.array(values[0], dtype=object), "x") == wanted[0]
     mixed = [kinds_of(value)[-1] for value in values]
     assert real_array(np.array([*mixed, None], dtype=object)[:-1], "x").tolist() == wanted
 
@@ -62,6 +63,7 @@ def test_no_number_is_refused_by_name(bad: Any) -> None:
         [1j, 2],
         np.array([1 + 0j]),
         [None, 1.0],
+        np.array(None),
         [[1.0, 2.0], [3.0]],
         np.array(["2020-01-01"], dtype="M8[D]"),
         np.array([3], dtype="m8[s]"),
