@@ -373,7 +373,7 @@ class Estimate:
         Returns
         -------
         xarray.Dataset
-            Arrays ``"sex * age estimate"`` and ``"sex * age std_error"``, say; `read_tables` reads such.
+            Arrays ``"sex * age estimate"`` and ``"sex * age std_error"``, say; `read_tables` reads those of one place.
         """
         from constraint_builders.files.labelled_arrays import dataset
 

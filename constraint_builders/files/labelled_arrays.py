@@ -56,7 +56,7 @@ def problem_from_dataset(
     Raises
     ------
     ValueError
-        If an array says nothing of its precision, or two are of one table.
+        If an array says nothing of its precision, is of a geography, as `dataset` names them, or two are of one table.
     """
     spreads = {stem: own for stem, (_, own) in spreads_by_stem(map(str, source.data_vars), "arrays").items()}
     written = {str(name): [str(label) for label in source[name].values] for name in source.sizes}
@@ -69,6 +69,11 @@ def problem_from_dataset(
         table = " * ".join(map(str, source[name].dims)) or "total"
         if table in values:
             raise ValueError(f"array {name!r}: there is another over {source[name].dims}, so one table is given twice")
+        if str(name).startswith(tuple(f"{own}: " for own in source[name].dims[:1])):
+            raise ValueError(
+                f"array {name!r} is of a geography, and a dataset does not say what lies in what: give the cells as a "
+                "long table, with columns geolevel and geocode"
+            )
         stem = plain_name(with_unit(stem_of(str(name))))
         if stem not in spreads:
             raise ValueError(f"array {name!r} says nothing of its precision: give {stem!r} with {HOW_PRECISE} after it")

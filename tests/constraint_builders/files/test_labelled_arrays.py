@@ -86,6 +86,8 @@ def test_geounits_are_the_first_dimension() -> None:
     out = estimate(problem, np.arange(6.0)).to_xarray()
     assert out["County: sex estimate"].sel(County="44003", sex="m") == 5
     assert out["County: total estimate"].dims == ("County",)
+    with pytest.raises(ValueError, match=r"array 'County: sex estimate' is of a geography, .* long table"):
+        read_tables(out)
 
 
 @refused(
