@@ -122,6 +122,9 @@ def eliminate_outliers(problem: Problem | Estimate, y: Any = None, level: float 
         variances = np.array(whole.variances)
         variances[positions] = np.inf
         less = whole.replace(noise=IndependentNoise(whole.noise.law, variances), truth=None)
+        if whole.is_placed and whole.desired is whole.observed:  # whose cells are no sums of others, if not measured
+            desired, tables, levels = whole.names.tables(whole.observed.names)
+            less = less.replace(desired=desired, desired_tables=tables, desired_levels=levels)
         est = operator_from(less).estimate(np.where(np.isinf(variances), np.nan, whole.noise.published(est.y)))
     return SerialElimination(tuple(outliers), tuple(positions), tuple(others), est)
 

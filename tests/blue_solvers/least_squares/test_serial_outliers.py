@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from blue_solvers import Problem, Schema, estimate
+from blue_solvers import Areas, Problem, Schema, Spine, estimate
 from blue_solvers.least_squares import eliminate_outliers, least_squares
 from tests.helpers.designs import anchors, dense, graph, grid_of_differences, measured
 from tests.helpers.effort import lengths
@@ -88,6 +88,20 @@ def test_of_tables_and_their_published_values() -> None:
     )
     np.testing.assert_allclose(estimate(found.problem, y).values, found.estimate.values)
     assert found.outliers[0].expected == pytest.approx(42)
+
+
+def test_what_was_taken_out_of_a_geography_is_estimated_from_the_others() -> None:
+    spine = Spine([-1, 0, 0], ["State", "County", "County"])
+    tables = {"State": {"a": 1.0}, "County": {"a": 2.0, "total": 1.0}}
+    y = np.array([30.0, 12, 11, 20, 240, 11, 18, 24])  # the state's two, each county's two, their totals
+    for places in ({"spine": spine}, {"areas": Areas.from_spine(spine)}):
+        found = eliminate_outliers(Problem(Schema({"a": 2}), tables, **places), y)
+        assert found.positions == (4,)
+        M = np.array([[1, 0, 1, 0], [0, 1, 0, 1], *np.eye(4), [1, 1, 0, 0], [0, 0, 1, 1]], dtype=float)
+        weights = np.where(np.arange(8) == 4, 0, [1, 1, 0.5, 0.5, 0.5, 0.5, 1, 1])
+        covariance = np.linalg.inv(M.T * weights @ M)
+        np.testing.assert_allclose(found.estimate.values, M @ covariance @ (M.T * weights @ y))
+        np.testing.assert_allclose(found.estimate.variances, np.diag(M @ covariance @ M.T))
 
 
 def test_measurements_that_nothing_tells_apart_are_said_to_be() -> None:
