@@ -273,6 +273,7 @@ def test_ticks_of_logarithmic_axes_are_words(limits: tuple[float, float]) -> Non
     figure = Figure(figsize=(5, 3), layout="constrained")
     ax = figure.subplots()
     ax.plot([0, 1], limits)
+    ax.set(xlabel="x", ylabel="y")
     logarithmic(ax, "y")
     labels = [text.get_text() for text in texts(figure)]
     assert not any("$" in label or "^" in label for label in labels)

@@ -29,7 +29,7 @@ def texts(figure: Figure) -> list[Text]:
 
 
 def unreadable(figure: Figure) -> list[str]:
-    """Text that leaves the figure, and pairs that collide."""
+    """Text that leaves the figure, pairs that collide, and numbers along an axis that does not say what they are."""
     boxes = [(text.get_text(), text.get_window_extent(figure.canvas.get_renderer())) for text in texts(figure)]
     edge = figure.bbox
     found = [
@@ -42,4 +42,8 @@ def unreadable(figure: Figure) -> list[str]:
         high = min(box.y1, its.y1) - max(box.y0, its.y0)
         if wide > SLACK and high > SLACK:
             found.append(f"{said!r} collides with {other!r}")
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        numbers = [own.get_text() for own in axis.get_ticklabels() if own.get_text()[:1].isdigit()]
+        if numbers and not axis.get_label_text():
+            found.append(f"numbers of no name: {numbers}")
     return found

@@ -109,6 +109,8 @@ def test_sources_that_contradict_each_other_are_called_so(tmp_path: Path, capsys
     rows = written.select("sex", "value (A)", "value (B)").rows()
     assert sorted(rows, key=str) == [("*", 200, None), ("f", 100, 200), ("m", 100, 0)]
     assert "value" not in written.columns
+    written.drop("variance (B)").write_csv(tmp_path / "cut.csv")  # of B it is not said how precise it is
+    assert main(["report", str(tmp_path / "cut.csv"), "--out", str(tmp_path / "page.html")]) == 0
 
 
 def test_other_values_than_those_of_the_sources_are_a_measurement_of_their_own() -> None:
