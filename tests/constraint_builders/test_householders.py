@@ -13,7 +13,6 @@ from blue_solvers import blue, estimate
 from blue_solvers.nonnegative import nnls
 from constraint_builders import Areas, Problem, Schema, joint
 from constraint_builders.description.common_schema import CountedParts
-from constraint_builders.description.schema import Recode
 from constraint_builders.joint_problem import joint_parts
 from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples, lengths
@@ -21,7 +20,7 @@ from tests.helpers.every import cases
 from tests.helpers.refused import refuses
 
 BLOCKS = ["a", "b", "c", "d", "e"]
-GROUP, PAIR = [0, 0, 1, 2], [0, 1, 1]
+GROUP, PAIR = [0, 0, 1, 2], [1, 0, 0]  # groups need not come in the order of their first levels
 RECODED = {"group": ("relgq", GROUP), "pair": ("race", PAIR), "state": ("h1", [0, 1, 1, 0])}
 PERSONS = Schema({"relgq": 4, "sex": 2, "race": 3}, recodes={"relgq": {"group": GROUP}})
 FINER = Schema(
@@ -178,23 +177,6 @@ def positions(together: Problem, problems: list[Problem], names: tuple[str, ...]
     return np.concatenate(found)
 
 
-def test_householders_are_occupied_units_in_every_estimate() -> None:
-    """By sex and race, of tables of both; the equality holds at every area of either product."""
-    persons = Problem(PERSONS, {"Tract": {"relgq * sex": 1.0}, "Block": {"relgq * sex * race": 4.0}}, areas=tracts())
-    households = Problem(HOUSEHOLDS, {"Tract": {"sex": 0.5}, "Block": {"sex * pair * tenure": 2.0}}, areas=tracts())
-    asked = {"Block (persons)": ["householder * sex * pair"], "Block (households)": ["sex * pair", "tenure"]}
-    together = joint(persons, households, names=["persons", "households"], schema=FINER, only=ONLY, desired=asked)
-    y = np.random.default_rng(3).normal(20, 4, together.observed.size)
-    found = estimate(together, y)
-    of_persons = found.tables["Block (persons) by householder", "sex * pair"].reshape(5, 2, 2, 2)[:, 0]
-    np.testing.assert_allclose(of_persons, found.tables["Block (households)", "sex * pair"], atol=1e-9)
-    measured = {"Tract": {"sex": 0.5}, "Block": {"sex * pair * tenure": 2.0}}
-    alone = Problem(HOUSEHOLDS, measured, {"Block": ["sex * pair"]}, areas=tracts())
-    both = found.variances[together.desired.slice(("Block (households)", "sex * pair"))]
-    assert (both < blue(alone).variances()).all()
-    assert found.certificate().bound < 1e-6
-
-
 def test_parts_of_products_may_leave_cells_open() -> None:
     """Of three tenures one was measured, and householders are the sum of all."""
     persons = Problem(PERSONS, {"Block": {"relgq * sex": 1.0}}, areas=tracts())
@@ -301,20 +283,7 @@ def test_what_is_beside_and_does_not_fit_is_refused_by_name(only: object, beside
     refuses(said, joint, persons, units, names=["persons", "units"], schema=OVER_BOTH, only=only, beside=beside)
 
 
-def test_recodes_keep_the_order_of_their_groups_and_a_schema_may_have_one_variable() -> None:
-    """Where groups do not come in the order of their first levels."""
-    coarse = Schema({"big": ["large", "small"]})
-    fine = Schema({"relgq": 2, "race": ["a", "b", "c"]})
-    first = Problem(fine, {"Block": {"relgq * race": 1.0}}, areas=tracts())
-    second = Problem(coarse, {"Block": {"big": 1e-6}}, areas=tracts())
-    schema = fine.with_recode(Recode("big", 1, (1, 1, 0), ("large", "small")))
-    only = {"second": {"relgq": ["0"]}}
-    together = joint(first, second, names=["first", "second"], schema=schema, only=only)
-    y = np.concatenate([np.full(30, 5.0), np.tile([7.0, 8.0], 5)])
-    found = estimate(together, y)
-    np.testing.assert_allclose(found.tables["Block (second)", "big"], np.tile([7.0, 8.0], (5, 1)), atol=1e-4)
-    by_race = found.tables["Block (first) by relgq", "race"].reshape(5, 2, 3)[:, 0]
-    np.testing.assert_allclose(by_race, np.tile([4.0, 4.0, 7.0], (5, 1)), atol=1e-4)
+def test_a_schema_may_have_one_variable() -> None:
     alone = Schema({"relgq": 2})
     persons, homes = (
         Problem(alone, {"Block": {"relgq": 1.0}}, areas=tracts()),
