@@ -160,7 +160,7 @@ class LeafOperator(BlueOperator):
         """The operator whose answers are the fitted rows."""
         if self._is_over_observed:
             return self
-        return LeafOperator(self.problem.replace(undetermined=None).observing(), self.basis)
+        return LeafOperator(self.problem.observing(), self.basis)
 
     def _measurements(self, y: Any) -> Float:
         """One vector over the rows, refused where exact rows contradict one another."""
