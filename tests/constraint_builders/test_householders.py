@@ -27,7 +27,7 @@ FINER = Schema(
     {"relgq": 4, "sex": 2, "race": 3, "tenure": 2},
     recodes={"relgq": {"householder": ["yes", "yes", "no", "no"]}, "race": {"pair": PAIR}},
 )
-HOUSEHOLDS = Schema({"sex": 2, "pair": 2, "tenure": 2})
+HOUSEHOLDS = Schema({"tenure": 2, "pair": 2, "sex": 2})  # variables need not come in the order of others
 OF_PERSONS = ["total", "relgq", "group", "relgq * sex", "group * race", "race", "sex * race", "relgq * sex * race"]
 OF_HOUSEHOLDS = ["total", "tenure", "tenure * sex", "sex * pair", "sex * pair * tenure"]
 ONLY = {"households": {"householder": ["yes"]}}

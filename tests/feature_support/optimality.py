@@ -77,7 +77,7 @@ def require_ols(instance: Instance, cells: Matrix) -> None:
     LeastSquares.of(instance).require_optimal(cells, signed=True)
 
 
-def require_max(instance: Instance, cells: Matrix, slack: float = SLACK) -> None:
+def require_max(instance: Instance, cells: Matrix) -> None:
     """The least largest deviation, by a linear program; least squares with no deviation above it and the slack."""
     q = LeastSquares.of(instance)
     deviations = q.deviations[:, None]
@@ -85,7 +85,7 @@ def require_max(instance: Instance, cells: Matrix, slack: float = SLACK) -> None
     known = np.hstack([q.known, np.zeros((len(q.known), 1))]) if len(q.known) else None
     cost = np.append(np.zeros(cells.size), 1.0)
     least = linprog(cost, above, np.append(q.b, -q.b), known, q.values if known is not None else None).fun
-    q.require_optimal(cells, radius=(least + slack) * q.deviations)
+    q.require_optimal(cells, radius=(least + SLACK) * q.deviations)
 
 
 def require_anchored(instance: Instance, cells: Matrix) -> None:

@@ -115,25 +115,6 @@ def test_rows_are_accounted_for_and_every_command_takes_the_result(
         assert "proved" in capsys.readouterr().out
 
 
-def test_two_products_and_one_desired_table(place: Place, tmp_path: Path) -> None:
-    """Of the product at whose geolevels it is stored."""
-    x, covariance = place.dense("persons", "households")
-    words = ["--only", "households:relgq=0|1", "--own", "size", "--at", "households", "--desired", "size"]
-    out = tmp_path / "out"
-    assert main(["estimate", *place.inputs("persons", "households"), *words, "--out", str(out)]) == 0
-    result = Result(out)
-    estimate, error = result.stored("Block", parse_table(result.schema, "size"), np.arange(BLOCKS))
-    W = np.kron(np.eye(BLOCKS), cells("households", "size"))
-    order = np.argsort([codes("households").index(_codes(result, i)) for i in range(BLOCKS)])
-    np.testing.assert_allclose(estimate[order].ravel(), W @ x, atol=1e-8)
-    np.testing.assert_allclose(error[order].ravel(), np.sqrt(np.diag(W @ covariance @ W.T)), atol=1e-8)
-
-
-def _codes(result: Result, block: int) -> tuple[str, ...]:
-    code = result.spine.geocodes[result.members("Block")[block]]
-    return next(own for own in codes("households") if own[-1] == code)
-
-
 def block_names() -> list[str]:
     """Of the blocks in tables, where a place lies in those whose code its own begins with."""
     return [f"{codes('persons')[0][1]}{block}" for block in "abcdef"]

@@ -281,7 +281,7 @@ def test_the_objective_of_cells_that_are_all_empty_is_that_of_the_measurements()
         )
 
 
-@lengths("every_nth", 12, 1)
+@lengths("every_nth", 24, 1)
 def test_refined_intervals_leave_every_possible_value_in(every_nth: int) -> None:
     """Limits are never narrower than a linear program's, and intervals that hold the truth hold it still."""
     cut = 0

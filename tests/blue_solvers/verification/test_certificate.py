@@ -405,19 +405,6 @@ def test_tables_may_be_named_in_any_order() -> None:
         assert certify(problem, y, blue(problem) @ y).bound < 1e-9
 
 
-def test_a_branch_may_skip_geolevels() -> None:
-    """Blocks of which some lie below a tract and some below the county itself."""
-    schema = Schema({"a": 7, "b": 30})
-    levels = ["county", "tract", "tract", *["block"] * 9]
-    spine = Spine([-1, 0, 0, *[0] * 3, *[1] * 3, *[2] * 3], levels)
-    problem = Problem(schema, {level: {"a": 4.0, "detailed": 1.0} for level in spine.levels}, spine=spine)
-    y = noisy(problem, 1e5)
-    x = blue(problem) @ y
-    assert certify(problem, y, x).bound < 1e-9
-    wrong = x + problem.marginal_matrix()[:, 5].toarray().ravel() * 1e-3
-    assert (certify(problem, y, wrong).bound or 1) > 1e-5
-
-
 def dense_equations(rows: int, cells: int) -> tuple[Problem, np.ndarray, np.ndarray, np.ndarray]:
     """Equations without a zero in them, measurements, the estimate, and its standard errors."""
     rng = np.random.default_rng(0)
@@ -470,41 +457,6 @@ def test_equalities_that_speak_of_no_cell(right: float, proved: bool) -> None:
         patch.setattr("blue_solvers.verification.certificate.can_be_listed", lambda *_: False)
         bound = certify(nothing, y, blue(problem) @ y).bound
     assert (bound is not None and bound < 1e-12) == proved
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("skips", [False, True])
-def test_equalities_on_a_large_spine_are_proved_by_sums(skips: bool) -> None:
-    """Too many cells for a list: multipliers are found in passes, and what is wrong in any way is seen."""
-    schema = Schema({"sex": 2, "age": 40})
-    parent = [-1, 0, 0, 0, *np.repeat([1, 2, 3], 40).tolist()] + [0] * skips
-    spine = Spine(parent, ["S", *["C"] * 3, *["B"] * (120 + skips)])
-    tables = {"total": 4.0, "sex": 9.0, "detailed": 3.0}
-    observed = {"S": {**tables, "total": 0.0}, "C": tables, "B": tables}
-    without = Problem(schema, observed, spine=spine)
-    M = without.marginal_matrix()
-    rng = np.random.default_rng(5)
-    truth = M @ rng.poisson(9, M.shape[1]).astype(float)
-    E = np.zeros((3, without.observed.size))
-    E[0, without.observed.slice(("C", "total")).start + np.arange(2)] = 1
-    E[1, without.observed.slice(("B", "sex")).start + np.arange(60)] = rng.choice([-1, 1, 2], 60)
-    E[2, without.observed.slice(("B", "detailed")).start + rng.integers(0, 9600, 500)] = 1
-    problem = Problem(schema, observed, spine=spine, equalities=(E, E @ truth))
-    y = truth + np.sqrt(problem.variances) * rng.standard_normal(truth.size)
-    P = blue(problem)
-    x = P @ y + P.offset
-    assert certify(problem, y, x).bound < 1e-8
-    Q, errors = blue(without), np.sqrt(P.variances())
-    assert certify(problem, y, Q @ y + Q.offset).bound is None  # the equalities do not hold
-    for cell in rng.choice(np.flatnonzero(errors > 1e-3), 15, replace=False):
-        wrong = x.copy()
-        wrong[cell] += 1e-5 * errors[cell]
-        assert (certify(problem, y, wrong).bound or 1) > 0.99e-5
-    for _ in range(3):  # tables agree and equalities hold, but it is the answer to other measurements
-        step = P @ (y + np.sqrt(problem.variances) * rng.standard_normal(y.size)) + P.offset - x
-        uncertain = errors > 1e-3
-        size = 1e-5 / (abs(step[uncertain]) / errors[uncertain]).max()
-        assert (certify(problem, y, x + size * step).bound or 1) > 0.99e-5
 
 
 EXACT_KINDS = [
