@@ -22,6 +22,7 @@ from blue_solvers.crossing_areas.alike_leaves import alike_leaves
 from blue_solvers.crossing_areas.area_form import AreaForm
 from blue_solvers.verification import certify
 from constraint_builders import Areas, Problem, Schema, Spine, joint
+from tests.helpers.dense_algebra import least_squares
 from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.compare import differences
@@ -272,6 +273,23 @@ def test_components_that_the_same_tables_see_share_a_problem(monkeypatch: pytest
     monkeypatch.setattr(component_problem, "MOST_NUMBERS", 1)
     np.testing.assert_allclose(form.apply(Y), X, atol=1e-13)
     np.testing.assert_allclose(form.adjoint(Y), W, atol=1e-13)
+
+
+@every("seed", range(12))
+def test_what_nested_areas_leave_of_another_is_empty_where_all_its_leaves_are(seed: int) -> None:
+    """Leaves of no inner area, which tell nothing but that some of their cells are empty."""
+    rng = np.random.default_rng(seed)
+    inner = (rng.random(6) < 0.5) & (np.arange(6) > 0)
+    inner[5] = True
+    empty = (rng.random((6, 3)) < 0.3) | (~inner[:, None] & (rng.random(3) < 0.6))
+    areas = Areas(6, {"All": [0] * 6, "Inner": [inner.astype(float).tolist()]})
+    tables = {"All": {"a": 2.0, "total": 1.0}, "Inner": {"a": 1.0}}
+    problem = Problem(Schema({"a": 3}), tables, areas=areas, zeros={("Leaf", "a"): empty})
+    M, y = problem.marginal_matrix().toarray()[:, ~empty.ravel()], rng.normal(30, 5, 7)
+    P = blue(problem, "two_pass")
+    values, variances = least_squares(M, problem.variances, y, M)
+    np.testing.assert_allclose(P @ y, values, atol=1e-9)
+    np.testing.assert_allclose(P.variances(), variances, atol=1e-12)
 
 
 def test_auto_takes_areas_that_cross_and_two_passes_where_they_nest() -> None:
