@@ -43,9 +43,9 @@ class Problem(Record):
     ----------
     schema : Schema
     observed : mapping of str to float or array_like
-        The measured tables, with the variance of their noise: a number, or an array of the table's shape, or its law,
-        such as ``RandomRounding(3)`` of `noise_mechanisms.laws`. 0 means known
-        exactly, ``inf`` not measured.
+        The measured tables, with the variance of their noise: a number, or an array of the table's shape, or with a
+        spine or areas one number for each of the level's geounits, or its law, such as ``RandomRounding(3)`` of
+        `noise_mechanisms.laws`. 0 means known exactly, ``inf`` not measured.
     desired : sequence of str or "all", optional
         The wanted tables, by default the observed ones. ``"all"``: every plain marginal of some observed table, and the
         observed tables themselves.
