@@ -13,10 +13,10 @@ from scipy.sparse import linalg
 
 from constraint_builders.diagonals import diagonal_matrix, scaled
 
-RELATIVE_ZERO = 1e-11  # an entry this much smaller than its row's largest was cancelled, up to rounding
+RELATIVE_ZERO = 1e-13  # an entry this much smaller than its row's largest was cancelled, up to rounding
 NEARLY = 1e-6  # of a row's largest entry: where elimination leaves less, the rows squared lose most digits
 ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row that depends on others
-LEAST_PIVOT = 1e-2  # of a row's largest entry: a smaller one would magnify the rounding of the others
+LEAST_PIVOT = 0.1  # of a row's largest entry: a smaller one would magnify the rounding of the others
 UNEVEN = 64.0  # ratio of entries from which rows and columns are scaled first
 SCALING_ROUNDS = 4
 REFINEMENTS = 4
@@ -107,7 +107,9 @@ def _remembered(system: _System) -> Elimination:
 def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Elimination:
     """As `eliminate`, of equations, (m, n), and unknowns in order, (k,)."""
     row_scale, column_scale = scaling(given)
-    work, waiting = scaled(given, row_scale, column_scale), columns
+    sizes = abs(given.data[given.data != 0])
+    is_plain = sizes.min(initial=1) == sizes.max(initial=1)  # counts are added up; weights pile up roundings
+    work, waiting = scaled(given, row_scale, column_scale).astype(np.float64 if is_plain else np.longdouble), columns
     row_ids = np.arange(work.shape[0])
     eliminated = np.zeros(work.shape[1], dtype=bool)
     solved = sparse.csr_array((0, work.shape[1]))
@@ -140,9 +142,9 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
     doubtful = np.unique(np.concatenate([none, *near]))
     nearly = partial(_nearly_dependent, given, row_scale, column_scale, doubtful, used, solved_columns, columns)
     return Elimination(
-        remaining=scaled(work[np.flatnonzero(np.diff(work.indptr))], columns=1 / column_scale),
+        remaining=scaled(work[np.flatnonzero(np.diff(work.indptr))], columns=1 / column_scale).astype(np.float64),
         pivot_rows=used,
-        solved=scaled(solved, column_scale[solved_columns], 1 / column_scale),
+        solved=scaled(solved, column_scale[solved_columns], 1 / column_scale).astype(np.float64),
         solved_columns=solved_columns,
         free_columns=waiting,
         _nearly_dependent=nearly if doubtful.size else none.copy,

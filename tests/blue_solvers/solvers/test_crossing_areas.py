@@ -27,7 +27,7 @@ from tests.helpers.effort import examples
 from tests.helpers.every import every
 from tests.helpers.oracles.compare import differences
 from tests.helpers.oracles.description import Block, Description
-from tests.helpers.oracles.exact import solve
+from tests.helpers.oracles.exact import solve, weigh
 from tests.helpers.oracles.invent import Invented, Kind, invent
 from tests.helpers.refused import refuses
 
@@ -342,10 +342,20 @@ def test_what_cannot_be_proved_says_why() -> None:
 
 
 def test_weights_that_leave_it_to_rounding_are_refused() -> None:
-    """Coefficients that elimination has rounded move some units by 3,000 times the rounding of their estimates."""
-    problem = invent(500_086, Kind(areas="large", equalities=False)).description.problem()
+    """Coefficients that elimination has rounded move some units by many times the rounding of their estimates."""
+    problem = invent(500_416, Kind(areas="large", equalities=False)).description.problem()
     with pytest.raises(UnsupportedProblemError, match="so unequal that rounding decides what is known"):
         blue(problem, "areas") @ np.eye(problem.observed.size)
+
+
+def test_weights_whose_relations_are_found_in_extended_precision_are_not() -> None:
+    """Pivots of a hundredth had rounded coefficients so much that units moved by 3,000 roundings: it was refused."""
+    invented = invent(500_086, Kind(areas="large", equalities=False))
+    description, problem = invented.description, invented.description.problem()
+    weights = weigh(description, invented.y, np.eye(problem.desired.size)).weights
+    noisy = (description.variances > 0) & np.isfinite(description.variances)
+    found = blue(problem, "areas") @ np.eye(problem.observed.size)
+    np.testing.assert_allclose(found[:, noisy], weights[noisy].T, atol=1e-13)
 
 
 def test_estimates_much_larger_than_a_measurement_are_not() -> None:

@@ -123,6 +123,14 @@ def test_a_large_cell_that_a_small_coefficient_determines_hides_no_other_coeffic
     np.testing.assert_allclose(x + P.offset, expected, rtol=1e-9)
 
 
+@every("solver", SOLVERS)
+def test_small_coefficients_of_large_cells_are_not_taken_for_what_cancelled(solver: str) -> None:
+    """Elimination of a cell that was not measured left one of 1e-12 out: figures were a standard error off."""
+    A = np.array([[1, 1, 1e-12, 0, 0], [1, 0, 0, -1, 0], [0, 0, 1, 0, 1]])
+    P = blue(Problem.from_matrix(sparse.csr_array(A), np.array([np.inf, 1, 1, 1, 1])), solver)
+    np.testing.assert_allclose(P @ [0, 3, 1e12, 5, -1e12], [0.5, -1.5, 1e12, 0.5, -1e12], rtol=1e-12)
+
+
 def _two_sums_nearly_alike(share: float) -> tuple[Problem, np.ndarray]:
     """Three exact sums of leaves 10, 20, 30, which are noisy themselves: two differ by a share of the last."""
     layers = {"A": [[1, 1, 1]], "B": [[1, 1, 1 + share]], "C": [[1, 2, 1]]}
