@@ -150,6 +150,7 @@ FIRST_STEPS = 3 * MAX_STEPS  # of the first round, without which there are no ot
 LATER_STEPS = 60  # of the others, which start near their ends: of 1,800 that ended none took more
 STALLED = 2  # rounds that halve neither before the rounds end
 FIRST_TIE, LAST_TIE = 1e-1, 1e-5  # relative to the largest curvature that the rows bring
+LAST_OF_MANY = 1e-3  # of many cells, whose rounding weaker ties magnify: proofs were a hundred times looser
 VAGUEST = 1e-1  # relative to the least that a row brings to the cell
 
 
@@ -193,7 +194,8 @@ def _rounds(p: QuadraticProgram, untied: NDArray[np.bool_]) -> Iterator[tuple[So
     Where ties become so weak that rounding ends the steps, the rounds go on with the weakest that they did not end.
     """
     curvature = float(p.curvature.max()) or 1.0
-    last = np.minimum(LAST_TIE * curvature, VAGUEST * _vaguest(p))
+    weakest = LAST_TIE if active_set.fits_in(p) else LAST_OF_MANY
+    last = np.minimum(weakest * curvature, VAGUEST * _vaguest(p))
     center, multipliers, steps = np.clip(p.target, p.lower, p.upper), None, 0
     before, is_last = last, False
     for number in range(MAX_ROUNDS):
