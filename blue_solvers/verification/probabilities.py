@@ -17,6 +17,7 @@ from constraint_builders.description.layout import Name
 LEAST_CHECKED = 1e-9  # of a cell's variance: where others leave less to check, rounding decides
 DOUBTFUL = 1e-4  # the probability of a chi-square, or of a residual, below which measurements do not fit their noise
 LEAST_EXCESS = 1e-12  # kurtosis of a law that is as good as normal
+MOST_SQUARED = 1e150  # of residuals: the square of a larger one is infinite
 LARGEST_RESIDUAL, HALVINGS = 1e9, 90  # between which and 0 a quantile is looked for, until nothing changes
 
 
@@ -95,7 +96,7 @@ def log_tail(residual: ArrayLike, excess: ArrayLike, by_proxy: float = 0.0) -> F
     normal one where it is 0, and of heavier tails than discrete Laplace noise of any variance. Of sub-Gaussian noise no
     more than Chernoff's bound, whose proxy any combination of variance 1 has.
     """
-    size, shape = abs(np.asarray(residual)), 3 / np.fmax(excess, LEAST_EXCESS)
+    size, shape = np.minimum(abs(np.asarray(residual)), MOST_SQUARED), 3 / np.fmax(excess, LEAST_EXCESS)
     squares = 2 * size**2 / shape
     root = np.sqrt(1 + squares)
     less = squares / (root + 1)  # root - 1

@@ -252,6 +252,7 @@ def test_tails_of_laplace_noise_and_its_sums_are_never_too_small() -> None:
         found = np.exp(log_tail(size, excess))
         assert (found >= least * exact).all()
         assert (found <= 1.4 * exact).all()
+    assert (log_tail([1e200, np.inf], 3.0) < -1e100).all()  # as stored fits may say
 
 
 def test_the_worst_table_is_the_least_probable() -> None:
