@@ -125,11 +125,11 @@ def test_pictures(tmp_path):
 
 
 def test_blocks_stand_below_their_geounits_though_groups_are_scattered():
-    from blue_solvers.spine_design.spine_plots import _spans
+    from constraint_builders.geography.entities import walk_of_leaves
 
     geoids, places, _ = block_table()
     tree = regroup_blocks(Spine.from_geoids(geoids), Entities.from_labels({"place": places}))
-    start, stop = _spans(tree)
+    start, stop = walk_of_leaves(tree)
     for geounit, parent in enumerate(tree.parent):
         assert parent < 0 or start[parent] <= start[geounit] < stop[geounit] <= stop[parent]
     for members in tree.members:
