@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import add
 from typing import Self
 
@@ -135,8 +135,8 @@ class TableFit(LotFit):
         return cls(float(squares.sum()), expectation, checked, noisy, *of_laws, most)
 
     def __add__(self, other: Self) -> Self:
-        sums = map(add, vars(self).values(), vars(other).values())
-        return replace(type(self)(*sums), most=max(self.most, other.most))
+        *sums, _ = map(add, vars(self).values(), vars(other).values())
+        return type(self)(*sums, max(self.most, other.most))
 
     @property
     def missing(self) -> float:

@@ -152,9 +152,10 @@ class Fit:
         """What this comes to, as the one part of a fit that adds up: by it measurements are judged."""
         tables, precision = dict[tuple[str, str], TableFit](), reciprocal(self.variances)
         for i, name in enumerate(self.problem.observed.names):
-            cells = (own[self.of_table(name)] for own in (self.values, self.squares, self.redundancy, precision))
+            cells = self.of_table(name)
+            measured = (own[cells] for own in (self.values, self.squares, self.redundancy, precision))
             level, table = name if isinstance(name, tuple) else ("", name)
-            tables[level, table] = TableFit.of(self.tails.of_table(i), self.tails, *cells)
+            tables[level, table] = TableFit.of(self.tails.of_table(i), self.tails, *measured)
         if self.correlated is not None:  # all tables are judged together
             tables = {("", ""): TableFit(self.statistic, float(self.degrees_of_freedom), self.checked)}
         where = "", "", "", 0, np.nan, np.nan

@@ -108,7 +108,9 @@ def residual_beyond(probability: float, excess: Float, by_proxy: float = 0.0) ->
     """Residuals beyond which combinations of noise are with some probability, by their excess kurtosis, (...)."""
     if probability > 1 / 2:
         return -residual_beyond(1 - probability, excess, by_proxy)
-    low, high = np.zeros_like(excess), np.full_like(excess, LARGEST_RESIDUAL)
+    low, high = np.full_like(excess, -scipy.special.ndtri(probability)), np.full_like(excess, LARGEST_RESIDUAL)
+    if not excess.any():
+        return low
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         is_less = log_tail(middle, excess, by_proxy) > np.log(probability)
