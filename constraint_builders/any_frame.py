@@ -124,17 +124,20 @@ def read_tables(
     >>> problem.observed.names, problem.variances.round(2)
     (('total', 'sex'), array([0.  , 0.95,  inf]))
     """
+    from constraint_builders.files.columns import SUMMED_OUT
     from constraint_builders.files.labelled_arrays import is_dataset, problem_from_dataset
     from constraint_builders.files.survey_frame import Said, measured_as_said
 
     require_schema(schema, "tables are read with", or_none=True)
     if is_dataset(frame):
-        told = (columns, names_to, cells, suppressed, exact, total, style, sums, plus_minus, sheet, skip_rows)
-        if any(told) or areas is not None:
+        told = (columns, names_to, cells, suppressed, exact, style, sums, plus_minus, sheet, skip_rows)
+        if any(told) or areas is not None or {*total} - {SUMMED_OUT}:
             raise TypeError(
-                "a dataset says its tables by its dimensions: columns, names_to, marks and areas are for frames"
+                "a dataset says its tables by its dimensions: columns, names_to, marks and areas are for frames, and "
+                "total= but for '*', with which no label is asked about"
             )
-        return problem_from_dataset(frame, schema, desired=desired, noise=noise, undetermined=undetermined)
+        options: dict[str, Any] = {"desired": desired, "noise": noise, "undetermined": undetermined}
+        return problem_from_dataset(frame, schema, asks=not total, **options)
     said = Said(columns or {}, names_to, names_sep, cells, suppressed, exact, total, areas, style=style)
     into = {name: [own] if isinstance(own, str) else own for name, own in (sums or {}).items()}
     pairs = tuple((name, recode) for name, own in into.items() for recode in own)

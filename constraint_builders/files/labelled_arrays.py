@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -47,11 +48,14 @@ def problem_from_dataset(
     source: xarray.Dataset,
     schema: Schema | None,
     *,
+    asks: bool,
     desired: Any,
     noise: LawOrName,
     undetermined: Literal["error", "nan"],
 ) -> tuple[Problem, Float]:
     """The problem of a dataset's tables, each named by its dimensions, and their values.
+
+    Of labels without a schema it `asks` whether some count others once more.
 
     Raises
     ------
@@ -69,10 +73,10 @@ def problem_from_dataset(
         table = " * ".join(map(str, source[name].dims)) or "total"
         if table in values:
             raise ValueError(f"array {name!r}: there is another over {source[name].dims}, so one table is given twice")
-        if str(name).startswith(tuple(f"{own}: " for own in source[name].dims[:1])):
+        if inferred and _is_of_geounits(str(name), list(map(str, source[name].dims))):
             raise ValueError(
                 f"array {name!r} is of a geography, and a dataset does not say what lies in what: give the cells as a "
-                "long table, with columns geolevel and geocode"
+                f"long table, with columns geolevel and geocode; or a schema that has {source[name].dims[0]!r}"
             )
         stem = plain_name(with_unit(stem_of(str(name))))
         if stem not in spreads:
@@ -92,8 +96,14 @@ def problem_from_dataset(
     y = problem.vector(values)
     in_percent = any(own.kind == CV_PERCENT for own in spreads.values())
     notes = [*doubts(problem.observed, y, problem.variances, isinstance(noise, NoiseLaw), in_percent)]
-    notes += _ask_about_totals(problem, y, written) if inferred else ()
+    notes += _ask_about_totals(problem, y, written) if inferred and asks else ()
     return problem.replace(understood=Understood((), (), "", tuple(notes))), y
+
+
+def _is_of_geounits(name: str, dimensions: Sequence[str]) -> bool:
+    """Whether an array is called as `dataset` calls those of a geolevel, its first dimension."""
+    found = re.fullmatch(rf"{re.escape(dimensions[0])}: (.*) {ESTIMATE}", name) if dimensions else None
+    return found is not None and re.split(r"\s*\*\s*", found[1]) in (["total"], ["detailed"], dimensions[1:])
 
 
 def _refuse(array: str, what: str, wrong: Flags, why: str) -> None:

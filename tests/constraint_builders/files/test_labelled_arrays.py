@@ -7,7 +7,7 @@ import pytest
 
 from blue_solvers import estimate, read_tables
 from constraint_builders import Problem, Schema, Spine, gallery
-from tests.helpers.refused import refused
+from tests.helpers.refused import refused, refuses
 
 xarray = pytest.importorskip("xarray")
 
@@ -88,6 +88,23 @@ def test_geounits_are_the_first_dimension() -> None:
     assert out["County: total estimate"].dims == ("County",)
     with pytest.raises(ValueError, match=r"array 'County: sex estimate' is of a geography, .* long table"):
         read_tables(out)
+    with_counties = Schema({"County": ["44001", "44003"], "sex": ["f", "m"]})
+    _, y = read_tables(out[["County: sex estimate", "County: sex std_error"]], with_counties)
+    np.testing.assert_allclose(y, [2, 4, 4, 5])
+
+
+def test_what_a_person_calls_by_a_dimension_is_no_geography() -> None:
+    called = measured([7.0, 8, 53], ["a", "b", "c"], 1.0).rename(
+        {"n": "age: persons estimate", "n_se": "age: persons_se"}
+    )
+    np.testing.assert_array_equal(read_tables(called)[1], [7, 8, 53])
+
+
+def test_where_labels_are_said_to_be_levels_none_is_asked_about() -> None:
+    shares = measured([7.0, 8, 53], ["0-25%", "25-50%", "0-50%"], 1.0)
+    refuses("say total= '[*]' or give a schema", read_tables, shares)
+    for total in "*", ["*"]:
+        np.testing.assert_array_equal(read_tables(shares, total=total)[1], [7, 53, 8])
 
 
 @refused(
