@@ -184,11 +184,12 @@ def _said(name: str, labels: Sequence[Any], numbers: NDArray[np.integer]) -> pl.
 
 def _refuse_lost_geounits(problem: Problem, spine: Spine) -> None:
     """Refuse geounits without rows beside others that have some: these would be read as all of what lies above."""
-    has_rows, leaves = np.zeros(spine.size + 1, dtype=bool), np.zeros(spine.size)
-    for level in range(len(spine.levels)):
-        has_rows[spine.members[level]] = level in problem.observed_levels
-        leaves[spine.members[level]] = spine.leaves_of(level).sum(axis=1)
-    has_rows[-1], own = True, has_rows[:-1]  # the last, parent -1, is above the root
+    has_rows = np.append(np.isin(spine.level_of, problem.observed_levels), True)  # last, parent -1, what is above
+    if has_rows.all():
+        return
+    leaves, own = (spine.child_counts == 0).astype(np.intp), has_rows[:-1]
+    for members in spine.members[:0:-1]:
+        np.add.at(leaves, spine.parent[members], leaves[members])
     above = spine.parent
     while not has_rows[above].all():
         above = np.where(has_rows[above], above, spine.parent[above])
