@@ -135,8 +135,9 @@ class TableFit(LotFit):
         return cls(float(squares.sum()), expectation, checked, noisy, *of_laws, most)
 
     def __add__(self, other: Self) -> Self:
-        *sums, _ = map(add, vars(self).values(), vars(other).values())
-        return type(self)(*sums, max(self.most, other.most))
+        found = [*map(add, vars(self).values(), vars(other).values())]
+        found[-1] = max(self.most, other.most)
+        return type(self)(*found)
 
     @property
     def missing(self) -> float:
