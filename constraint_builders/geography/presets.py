@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from constraint_builders.description.geo_ids import WIDTHS
 from constraint_builders.description.labelled import is_missing
@@ -55,12 +55,17 @@ def on_spine_areas(codes: Sequence[str], classes: Sequence[str] = tuple(AIAN_CLA
     if unknown:
         raise ValueError(f"no AIAN class {unknown[0]!r}: there are {', '.join(map(repr, AIAN_CLASSES))}")
     ranges, kept = [AIAN_CLASSES[name] for name in classes], {}
-    codes = ["" if is_missing(code) else code for code in codes]
+    codes = _codes(codes)
     for code in dict.fromkeys(codes):
         if code and not (len(code) == 4 and code.isascii() and code.isdecimal()):
             raise ValueError(f"AIANNHCE {code!r} is not four digits: give the code as text, '' where there is none")
         kept[code] = code if code and any(low <= int(code) <= high for low, high in ranges) else ""
     return [kept[code] for code in codes]
+
+
+def _codes(column: Sequence[Any]) -> list[str]:
+    """Codes as text, "" where one is missing; asked of each that is none, as columns are long."""
+    return [code if type(code) is str else "" if is_missing(code) else str(code or "") for code in column]
 
 
 def aian_spine(
@@ -93,8 +98,8 @@ def aian_spine(
     """
     if len(areas) != len(geoids):
         raise ValueError(f"areas lists {len(areas):,} blocks, geoids {len(geoids):,}: give one for each")
-    within = [not is_missing(area) and bool(area) for area in areas]
-    codes = [(IN_AIAN if own else OUTSIDE_AIAN) + str(geoid) for geoid, own in zip(geoids, within, strict=True)]
+    within = zip(geoids, _codes(areas), strict=True)
+    codes = [(IN_AIAN if area else OUTSIDE_AIAN) + str(geoid) for geoid, area in within]
     longer = {level: width + 1 for level, width in (widths or CENSUS_WIDTHS).items()}
     return Spine.from_geoids(codes, longer, root)
 
@@ -230,7 +235,7 @@ class ProductionRun:
         missing = [name for name in wanted if name not in blocks]
         if missing:
             raise ValueError(f"the block table lacks column {missing[0]!r}: the run {self.name!r} needs {wanted}")
-        columns = {name: ["" if is_missing(code) else str(code or "") for code in blocks[name]] for name in wanted}
+        columns = {name: _codes(blocks[name]) for name in wanted}
         wrong = [geoid for geoid in columns["geoid"] if not (len(geoid) == WIDTHS["block"] and geoid.isdecimal())]
         if wrong:
             raise ValueError(f"geoid {wrong[0]!r} is not of 15 digits: give it as text, for its leading zeros")
