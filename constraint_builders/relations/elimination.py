@@ -13,7 +13,8 @@ from scipy.sparse import linalg
 
 from constraint_builders.diagonals import diagonal_matrix, scaled
 
-RELATIVE_ZERO = 1e-13  # an entry this much smaller than its row's largest was cancelled, up to rounding
+CANCELLED = 1e-11  # an entry this much smaller than its row's largest is what numbers were rounded by
+RELATIVE_ZERO = 1e-13  # the same where rows weigh some cells by hardly more
 NEARLY = 1e-6  # of a row's largest entry: where elimination leaves less, the rows squared lose most digits
 ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row that depends on others
 LEAST_PIVOT = 0.1  # of a row's largest entry: a smaller one would magnify the rounding of the others
@@ -116,6 +117,8 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
     pivot_rows: list[NDArray] = []
     pivot_columns: list[NDArray] = []
     original = _largest(work[:, waiting])
+    even = (abs(work.data) >= NEARLY * np.repeat(_largest(work), np.diff(work.indptr))).all()
+    zero = CANCELLED if even else RELATIVE_ZERO
     near: list[NDArray] = []
     while waiting.size and work.shape[0]:
         rows, chosen = _independent_pivots(work, waiting)
@@ -133,7 +136,7 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
         near.append(row_ids[(shares > ROUNDING) & (shares < NEARLY)])
         rounded, is_waiting = np.repeat(shares <= ROUNDING, np.diff(left.indptr)), np.isin(left.indices, waiting)
         left.data[rounded & is_waiting] = 0  # beside what was left before this round it may look like an equation
-        work, solved = _dropped(left, before), _dropped(_without(solved, chosen, pivots), solved)
+        work, solved = _dropped(left, before, zero), _dropped(_without(solved, chosen, pivots), solved, zero)
         solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
         eliminated[chosen] = True
         waiting = waiting[~eliminated[waiting]]
@@ -269,8 +272,8 @@ def _without(rows: sparse.csr_array, chosen: NDArray[np.intp], pivots: sparse.cs
     return sparse.csr_array(rows - touching @ pivots) if touching.nnz else rows
 
 
-def _dropped(result: sparse.csr_array, before: sparse.csr_array) -> sparse.csr_array:
-    """Remove from a result, (k, n), the entries that cancelled; `before` is (k, n) too."""
-    result.data[abs(result.data) <= RELATIVE_ZERO * np.repeat(_largest(before), np.diff(result.indptr))] = 0
+def _dropped(result: sparse.csr_array, before: sparse.csr_array, zero: float) -> sparse.csr_array:
+    """Remove from a result, (k, n), the entries that cancelled: at most `zero` of the largest `before`, (k, n) too."""
+    result.data[abs(result.data) <= zero * np.repeat(_largest(before), np.diff(result.indptr))] = 0
     result.eliminate_zeros()
     return result

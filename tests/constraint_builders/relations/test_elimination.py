@@ -174,3 +174,16 @@ def test_relations_between_rows_of_wide_weights_hold_to_rounding(seed: int) -> N
         for column in M.T
     ]
     assert (abs(np.array(left, dtype=float)) <= 1e-13 * (abs(A) @ abs(M)).ravel()).all()
+
+
+@every("digits", [12, 13, 14])
+@every("seed", range(6))
+def test_rows_that_add_up_to_the_digits_they_are_written_with_follow_from_one_another(digits: int, seed: int) -> None:
+    """What thirds of 12 digits leave was taken for knowledge of its own: sums were no sums, and nothing said so."""
+    rng = np.random.default_rng(seed)
+    parts = rng.choice([0.1, 1 / 3, 2 / 3, 1 / 7, 1], (3, 6))
+    M = np.round(np.vstack([parts, np.array([[1, 1, 0], [0, 1, 1]]) @ parts]), digits)
+    A = relations_between_rows(sparse.csr_array(M)).toarray()
+    assert A.shape == (2, 5)
+    assert (abs(A @ M) <= 100 * 10.0**-digits * (abs(A) @ abs(M))).all()
+    np.testing.assert_allclose(A[:, :3] + A[:, 3:] @ np.array([[1, 1, 0], [0, 1, 1]]), 0, atol=1e-9)
