@@ -111,8 +111,9 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
     sizes = abs(given.data[given.data != 0])
     is_plain = sizes.min(initial=1) == sizes.max(initial=1)  # counts are added up; weights pile up roundings
     work, waiting = scaled(given, row_scale, column_scale).astype(np.float64 if is_plain else np.longdouble), columns
+    work.sum_duplicates()
     row_ids = np.arange(work.shape[0])
-    eliminated = np.zeros(work.shape[1], dtype=bool)
+    unsolved = np.isin(np.arange(work.shape[1]), waiting)
     solved = sparse.csr_array((0, work.shape[1]))
     pivot_rows: list[NDArray] = []
     pivot_columns: list[NDArray] = []
@@ -134,12 +135,12 @@ def _eliminated(given: sparse.csr_array, columns: NDArray[np.intp]) -> Eliminati
         left = _without(before, chosen, pivots)
         shares = _largest(left[:, waiting]) / np.where(original[row_ids] > 0, original[row_ids], 1.0)
         near.append(row_ids[(shares > ROUNDING) & (shares < NEARLY)])
-        rounded, is_waiting = np.repeat(shares <= ROUNDING, np.diff(left.indptr)), np.isin(left.indices, waiting)
+        rounded, is_waiting = np.repeat(shares <= ROUNDING, np.diff(left.indptr)), unsolved[left.indices]
         left.data[rounded & is_waiting] = 0  # beside what was left before this round it may look like an equation
         work, solved = _dropped(left, before, zero), _dropped(_without(solved, chosen, pivots), solved, zero)
         solved = sparse.csr_array(sparse.vstack([solved, pivots], format="csr"))
-        eliminated[chosen] = True
-        waiting = waiting[~eliminated[waiting]]
+        unsolved[chosen] = False
+        waiting = waiting[unsolved[waiting]]
     none = np.zeros(0, dtype=np.intp)
     used, solved_columns = np.concatenate([none, *pivot_rows]), np.concatenate([none, *pivot_columns])
     doubtful = np.unique(np.concatenate([none, *near]))
@@ -226,8 +227,8 @@ def relations_between_rows(M: sparse.csr_array, own: sparse.csr_array | None = N
 
 def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of pivots whose square submatrix is diagonal, (pivots,) each; `waiting` are columns, (k,)."""
-    block = sparse.csr_array(work[:, waiting])
-    least = LEAST_PIVOT * _largest(block)  # before entries are looked at: it puts those of a row in order
+    block = sparse.csr_array(work[:, waiting], dtype=np.float64)
+    least = LEAST_PIVOT * _largest(block)
     rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
     block.data = np.where(abs(block.data) >= least[rows], block.data, 0)
     block.eliminate_zeros()
@@ -249,13 +250,17 @@ def _independent_pivots(work: sparse.csr_array, waiting: NDArray[np.intp]) -> tu
     return rows[~worst], columns[~worst]
 
 
+def _sizes(rows: sparse.csr_array) -> NDArray[np.float64]:
+    """Sizes of entries, (entries,), of (k, n), in double precision: extended precision compares slowly."""
+    return abs(rows.data.astype(np.float64, copy=False))
+
+
 def _largest(rows: sparse.csr_array) -> NDArray[np.float64]:
-    """Size of the largest entry of every row, (k,), of (k, n), whose entries are put in order."""
-    rows.sum_duplicates()
+    """Size of the largest entry of every row, (k,), of (k, n), that holds each entry once."""
     found = np.zeros(rows.shape[0])
     filled = np.flatnonzero(np.diff(rows.indptr))
     if filled.size:
-        found[filled] = np.maximum.reduceat(abs(rows.data), rows.indptr[filled])
+        found[filled] = np.maximum.reduceat(_sizes(rows), rows.indptr[filled])
     return found
 
 
@@ -274,6 +279,6 @@ def _without(rows: sparse.csr_array, chosen: NDArray[np.intp], pivots: sparse.cs
 
 def _dropped(result: sparse.csr_array, before: sparse.csr_array, zero: float) -> sparse.csr_array:
     """Remove from a result, (k, n), the entries that cancelled: at most `zero` of the largest `before`, (k, n) too."""
-    result.data[abs(result.data) <= zero * np.repeat(_largest(before), np.diff(result.indptr))] = 0
+    result.data[_sizes(result) <= zero * np.repeat(_largest(before), np.diff(result.indptr))] = 0
     result.eliminate_zeros()
     return result

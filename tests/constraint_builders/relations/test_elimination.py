@@ -187,3 +187,14 @@ def test_rows_that_add_up_to_the_digits_they_are_written_with_follow_from_one_an
     assert A.shape == (2, 5)
     assert (abs(A @ M) <= 100 * 10.0**-digits * (abs(A) @ abs(M))).all()
     np.testing.assert_allclose(A[:, :3] + A[:, 3:] @ np.array([[1, 1, 0], [0, 1, 1]]), 0, atol=1e-9)
+
+
+@every("seed", [8, 84])
+def test_what_is_dropped_is_small_in_whatever_order_entries_stand(seed: int) -> None:
+    """Rows that no pivot touched were put in order between choosing and dropping: large entries went instead."""
+    rng = np.random.default_rng(seed)
+    A = 10.0 ** rng.integers(-6, 6, (12, 16)) * (rng.random((12, 16)) < 0.3)
+    found = eliminate(sparse.csr_array(A), np.arange(10))
+    rows, solved = A[found.pivot_rows], found.solved.toarray()
+    pivots = rows[:, found.solved_columns]
+    assert (abs(pivots @ solved - rows) <= 1e-6 * (abs(pivots) @ abs(solved)).max(axis=1, keepdims=True)).all()
