@@ -26,14 +26,13 @@ from blue_solvers.normal_equations.factorisation import factorise
 from constraint_builders import Problem
 from constraint_builders.arrays import Flags, Float, Index
 from constraint_builders.memory import require_memory
-from constraint_builders.relations.elimination import eliminate
+from constraint_builders.relations.elimination import CANCELLED, eliminate
 from constraint_builders.relations.equations import UnsolvableError
 
 SHIFT = 1e-12  # of a unit diagonal, with which an information matrix of any rank has a factor
 SMALL_PIVOT = 1e-4  # of that factor: such columns may follow from those before
 NOTHING_MOVES = 1e-9  # of what a free direction moves, beside its largest leaf
 NOTHING_IN_EXTENDED = 32 * float(np.finfo(np.longdouble).eps)  # of what is summed in extended precision
-CANCELLED = 1e-11  # of what is summed: less is what rounding leaves of it
 HARDLY_ANY = 1e-3  # of what rows say, in standard errors: leaving more out as rounding would change answers
 NO_PART = 1e-12  # of what a leaf changes by in any direction: less is rounding
 MOST_TOGETHER = 2_000  # columns that may follow from others, whose rank is found by dense algebra

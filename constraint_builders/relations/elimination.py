@@ -14,7 +14,7 @@ from scipy.sparse import linalg
 from constraint_builders.diagonals import diagonal_matrix, scaled
 
 CANCELLED = 1e-11  # an entry this much smaller than its row's largest is what numbers were rounded by
-RELATIVE_ZERO = 1e-13  # the same where rows weigh some cells by hardly more
+RELATIVE_ZERO = 1e-13  # the same where a row's own entries are of many decades: small ones may be meant
 NEARLY = 1e-6  # of a row's largest entry: where elimination leaves less, the rows squared lose most digits
 ROUNDING = 1e-14  # of a row's largest entry: what elimination leaves of a row that depends on others
 LEAST_PIVOT = 0.1  # of a row's largest entry: a smaller one would magnify the rounding of the others
